@@ -128,7 +128,9 @@ fn scan_directory(
     entries: &mut Vec<Entry>,
 ) -> Result<()> {
     let mut names = fs::read_dir(directory)
-        .and_then(|listing| listing.map(|item| item.map(|item| item.file_name())).collect::<io::Result<Vec<_>>>())
+        .and_then(|listing| {
+            listing.map(|item| item.map(|item| item.file_name())).collect::<io::Result<Vec<_>>>()
+        })
         .with_context(|| format!("listing {}", directory.display()))?;
     names.sort();
     for name in names {
@@ -277,3 +279,6 @@ impl<W: Write> Write for Hashing<W> {
         self.inner.flush()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,4 @@
+//! Container images without a container engine.
+
+pub(crate) mod archive;
+mod layer;
