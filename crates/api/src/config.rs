@@ -1,0 +1,206 @@
+//! The operator's configuration: the ConfigMap `buildkite-operator-config`, whose keys hold scalars or YAML
+//! documents. What is not understood is refused, with the key that holds it.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, de::DeserializeOwned};
+
+/// Name of the ConfigMap in the operator's namespace.
+pub const CONFIG_MAP: &str = "buildkite-operator-config";
+
+/// Key of the Secret that holds the agent token.
+pub const TOKEN_KEY: &str = "BUILDKITE_AGENT_TOKEN";
+
+const KEYS: [&str; 3] = ["job_namespace", "job_spawner_config", "pod_config"];
+
+/// Everything that can be configured.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// Namespace of BuildJobs and their pods; the operator's own if absent.
+    pub job_namespace: Option<String>,
+    /// How jobs are taken from Buildkite.
+    pub spawner: SpawnerConfig,
+    /// What job pods look like and how long their traces stay.
+    pub pods: PodConfig,
+}
+
+/// `job_spawner_config`: how jobs are taken from Buildkite.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct SpawnerConfig {
+    /// The Agent API's address, for the operator and for the agents in pods.
+    pub endpoint: Option<String>,
+    /// The queue to serve.
+    pub queue: String,
+    /// Further tags that jobs may ask for, as `key=value`.
+    pub tags: Vec<String>,
+    /// Name of this operator at Buildkite, unique in the organisation.
+    pub stack_key: String,
+    /// The most BuildJobs that may be under way at once.
+    pub max_in_flight: usize,
+}
+
+impl Default for SpawnerConfig {
+    fn default() -> Self {
+        Self {
+            endpoint: None,
+            queue: "bk-operator".to_owned(),
+            tags: Vec::new(),
+            stack_key: "buildkite-operator".to_owned(),
+            max_in_flight: 25,
+        }
+    }
+}
+
+/// `pod_config`: what job pods look like and how long their traces stay.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PodConfig {
+    /// The image with the agent, git and ssh.
+    pub agent_image: String,
+    /// The Secret in the job namespace whose key `BUILDKITE_AGENT_TOKEN` holds the agent token.
+    pub agent_token_secret: String,
+    /// How long a job may clean up after it was told to stop.
+    pub termination_grace_period_seconds: i64,
+    /// How long a pod may take until all of its containers run.
+    pub start_deadline_seconds: u32,
+    /// How long an image may fail to be pulled for reasons that can pass.
+    pub image_pull_grace_seconds: u32,
+    /// How long a BuildJob stays after it failed, or after it succeeded if it was applied by hand. Those that
+    /// the JobSpawner made go as soon as they have succeeded: Buildkite has their record.
+    pub retention_seconds: u32,
+}
+
+impl Default for PodConfig {
+    fn default() -> Self {
+        Self {
+            agent_image: "buildkite/agent:3.137.2".to_owned(),
+            agent_token_secret: "buildkite-agent-token".to_owned(),
+            termination_grace_period_seconds: 60,
+            start_deadline_seconds: 900,
+            image_pull_grace_seconds: 30,
+            retention_seconds: 600,
+        }
+    }
+}
+
+/// A configuration that is not understood.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ConfigError {
+    /// A key that means nothing.
+    #[error("ConfigMap {CONFIG_MAP}: unknown key `{key}`; known keys are {}", KEYS.join(", "))]
+    UnknownKey {
+        /// The key.
+        key: String,
+    },
+    /// A value that is not what its key asks for.
+    #[error("ConfigMap {CONFIG_MAP}, key `{key}`: {message}")]
+    Value {
+        /// The key.
+        key: &'static str,
+        /// What is wrong, and where in the document.
+        message: String,
+    },
+}
+
+impl Config {
+    /// Reads the data of the ConfigMap. Keys that are absent have their defaults.
+    pub fn from_data(data: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
+        if let Some(key) = data.keys().find(|key| !KEYS.contains(&key.as_str())) {
+            return Err(ConfigError::UnknownKey { key: key.clone() });
+        }
+        let config = Self {
+            job_namespace: data
+                .get("job_namespace")
+                .map(|value| value.trim().to_owned())
+                .filter(|v| !v.is_empty()),
+            spawner: document(data, "job_spawner_config")?,
+            pods: document(data, "pod_config")?,
+        };
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), ConfigError> {
+        let key = "job_spawner_config";
+        if self.spawner.queue.is_empty() {
+            return Err(ConfigError::Value { key, message: "`queue` must not be empty".to_owned() });
+        }
+        if let Some(tag) = self.spawner.tags.iter().find(|tag| !tag.contains('=')) {
+            return Err(ConfigError::Value {
+                key,
+                message: format!("tag `{tag}` must have the form key=value"),
+            });
+        }
+        let stack_key = &self.spawner.stack_key;
+        let printable = stack_key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
+        if !printable || !(1..=80).contains(&stack_key.len()) {
+            let message = format!("`stackKey: {stack_key}` must be 1 to 80 letters, digits, `_` or `-`");
+            return Err(ConfigError::Value { key, message });
+        }
+        // Reservations outlive the deadline by five minutes, and Buildkite holds none for more than an hour.
+        if !(1..=3300).contains(&self.pods.start_deadline_seconds) {
+            let message = "`startDeadlineSeconds` must be between 1 and 3300".to_owned();
+            return Err(ConfigError::Value { key: "pod_config", message });
+        }
+        Ok(())
+    }
+}
+
+fn document<T: DeserializeOwned + Default>(
+    data: &BTreeMap<String, String>,
+    key: &'static str,
+) -> Result<T, ConfigError> {
+    match data.get(key) {
+        None => Ok(T::default()),
+        Some(text) if text.trim().is_empty() => Ok(T::default()),
+        Some(text) => serde_saphyr::from_str(text)
+            .map_err(|error| ConfigError::Value { key, message: error.to_string() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(entries: &[(&str, &str)]) -> Result<Config, ConfigError> {
+        let data = entries.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        Config::from_data(&data)
+    }
+
+    #[test]
+    fn nothing_means_defaults() {
+        assert_eq!(read(&[]), Ok(Config::default()));
+    }
+
+    #[test]
+    fn documents_override_single_values() {
+        let config = read(&[
+            ("job_namespace", " ci-jobs\n"),
+            ("job_spawner_config", "queue: gpu\nmaxInFlight: 3\ntags: [cluster=prod]\n"),
+        ])
+        .unwrap();
+        assert_eq!(config.job_namespace.as_deref(), Some("ci-jobs"));
+        assert_eq!((config.spawner.queue.as_str(), config.spawner.max_in_flight), ("gpu", 3));
+        assert_eq!(config.pods, PodConfig::default());
+    }
+
+    #[test]
+    fn unknown_keys_are_named() {
+        let error = read(&[("job_spawner", "{}")]).unwrap_err();
+        insta::assert_snapshot!(error, @"ConfigMap buildkite-operator-config: unknown key `job_spawner`; known keys are job_namespace, job_spawner_config, pod_config");
+    }
+
+    #[test]
+    fn unknown_fields_name_key_and_field() {
+        let error = read(&[("pod_config", "agentimage: x")]).unwrap_err().to_string();
+        assert!(error.starts_with("ConfigMap buildkite-operator-config, key `pod_config`: "), "{error}");
+        assert!(error.contains("agentimage"), "{error}");
+    }
+
+    #[test]
+    fn tags_need_a_value() {
+        let error = read(&[("job_spawner_config", "tags: [linux]")]).unwrap_err().to_string();
+        assert!(error.ends_with("tag `linux` must have the form key=value"), "{error}");
+    }
+}

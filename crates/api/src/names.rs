@@ -1,0 +1,115 @@
+//! Names, labels and annotations. Those under `buildkite.com/` are the ones that users of Buildkite's own
+//! controller know; their policies and habits carry over.
+
+/// The API group of the custom resources.
+pub const GROUP: &str = "buildkite-operator.dev";
+
+/// Field manager of everything the operator writes.
+pub const FIELD_MANAGER: &str = "buildkite-operator";
+
+/// Label: the Buildkite job a BuildJob or pod belongs to.
+pub const LABEL_JOB_UUID: &str = "buildkite.com/job-uuid";
+/// Label: the BuildJob a pod belongs to.
+pub const LABEL_BUILD_JOB: &str = "buildkite-operator.dev/build-job";
+/// Label: the Buildkite queue a BuildJob was taken from. Only the JobSpawner sets it.
+pub const LABEL_SPAWNED_FROM: &str = "buildkite-operator.dev/spawned-from";
+/// Label: what an object of the operator is for (`shim`, `intent`).
+pub const LABEL_COMPONENT: &str = "buildkite-operator.dev/component";
+/// Label prefix: one label per agent query rule of the job.
+pub const LABEL_TAG_PREFIX: &str = "tag.buildkite.com/";
+
+/// Annotation: address of the build.
+pub const ANNOTATION_BUILD_URL: &str = "buildkite.com/build-url";
+/// Annotation: the build's branch.
+pub const ANNOTATION_BUILD_BRANCH: &str = "buildkite.com/build-branch";
+/// Annotation: the build's repository.
+pub const ANNOTATION_BUILD_REPO: &str = "buildkite.com/build-repo";
+/// Annotation: the pipeline's slug.
+pub const ANNOTATION_PIPELINE_SLUG: &str = "buildkite.com/pipeline-slug";
+/// Annotation: the step's key.
+pub const ANNOTATION_STEP_KEY: &str = "buildkite.com/step-key";
+/// Annotation: address of the job.
+pub const ANNOTATION_JOB_URL: &str = "buildkite.com/job-url";
+/// Annotation: the job's priority.
+pub const ANNOTATION_JOB_PRIORITY: &str = "buildkite.com/job-priority";
+/// Annotation: keeps the cluster autoscaler from moving a running job.
+pub const ANNOTATION_SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+/// Annotation: which attempt at its BuildJob a pod is, counted from 0.
+pub const ANNOTATION_ATTEMPT: &str = "buildkite-operator.dev/attempt";
+
+const PREFIX: &str = "buildkite-";
+
+/// The name of the BuildJob, and of the first pod, of a Buildkite job.
+pub fn build_job(job_uuid: &str) -> String {
+    format!("{PREFIX}{job_uuid}")
+}
+
+/// The name of an attempt's pod. The attempt is part of the name, so that a second one can never be
+/// mistaken for the first.
+pub fn pod(build_job: &str, attempt: u32) -> String {
+    let base =
+        if build_job.starts_with(PREFIX) { build_job.to_owned() } else { format!("{PREFIX}{build_job}") };
+    if attempt == 0 { base } else { format!("{base}-{attempt}") }
+}
+
+/// The name of the ConfigMap that holds what the JobSpawner is about to take from a queue.
+pub fn intent(queue: &str) -> String {
+    format!("buildkite-operator-intent-{}", dns_label(queue))
+}
+
+/// The name of the ConfigMap that holds a version of the shim.
+pub fn shim(digest: &str) -> String {
+    format!("buildkite-shim-{}", &digest[..digest.len().min(12)])
+}
+
+/// Whether `value` may be the value of a label.
+pub fn is_label_value(value: &str) -> bool {
+    value.is_empty()
+        || (value.len() <= 63
+            && value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
+            && value.starts_with(|c: char| c.is_ascii_alphanumeric())
+            && value.ends_with(|c: char| c.is_ascii_alphanumeric()))
+}
+
+/// `text` as part of an object name: lower case, everything else a dash.
+fn dns_label(text: &str) -> String {
+    let mapped: String =
+        text.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { '-' }).collect();
+    let trimmed = mapped.trim_matches('-');
+    if trimmed.is_empty() { "default".to_owned() } else { trimmed.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("buildkite-0198f0a0", 0, "buildkite-0198f0a0")]
+    #[case("buildkite-0198f0a0", 2, "buildkite-0198f0a0-2")]
+    #[case("nightly", 0, "buildkite-nightly")]
+    #[case("nightly", 1, "buildkite-nightly-1")]
+    fn pods_carry_their_attempt(#[case] build_job: &str, #[case] attempt: u32, #[case] expected: &str) {
+        assert_eq!(pod(build_job, attempt), expected);
+    }
+
+    #[rstest]
+    #[case("kubernetes", "buildkite-operator-intent-kubernetes")]
+    #[case("GPU_large", "buildkite-operator-intent-gpu-large")]
+    #[case("_default", "buildkite-operator-intent-default")]
+    #[case("~", "buildkite-operator-intent-default")]
+    fn intents_are_named_after_their_queue(#[case] queue: &str, #[case] expected: &str) {
+        assert_eq!(intent(queue), expected);
+    }
+
+    #[rstest]
+    #[case("linux", true)]
+    #[case("", true)]
+    #[case("-linux", false)]
+    #[case("a b", false)]
+    #[case(&"x".repeat(64), false)]
+    fn label_values_follow_kubernetes(#[case] value: &str, #[case] valid: bool) {
+        assert_eq!(is_label_value(value), valid);
+    }
+}
