@@ -1,4 +1,125 @@
-//! Container images without a container engine.
+//! Container images without a container engine: `cargo xtask images …`.
+//!
+//! `catalog` says what is in each image, `rootfs` and `binaries` make the parts, `archive` writes them down, `build`
+//! does so only when something changed, and `containerd` and `registry` bring the result to where pods find it.
 
 pub(crate) mod archive;
+pub(crate) mod binaries;
+mod build;
+mod catalog;
+mod containerd;
+mod dockerfile;
 mod layer;
+mod registry;
+mod rootfs;
+
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+use clap::Subcommand;
+
+pub(crate) use build::Built;
+pub(crate) use catalog::Image;
+
+use crate::{cluster, workspace};
+
+/// The tag of images that are made on the spot.
+const TAG: &str = "dev";
+
+/// Builds, loads and pushes the project's container images.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Write image archives that containerd, Docker and skopeo read.
+    Build {
+        #[command(flatten)]
+        selection: Selection,
+        /// Where to write the archives.
+        #[arg(long, value_name = "DIR")]
+        out: Option<PathBuf>,
+    },
+    /// Bring images into a local cluster, if it does not have them yet.
+    Load {
+        #[command(flatten)]
+        selection: Selection,
+        /// The local cluster's name.
+        #[arg(long, value_name = "NAME", default_value = cluster::DEFAULT_NAME)]
+        cluster: String,
+    },
+    /// Push images to a registry that your own cluster can pull from.
+    Push {
+        #[command(flatten)]
+        selection: Selection,
+        /// Registry and path, without the image's name.
+        #[arg(long)]
+        repo: String,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Selection {
+    /// The images; all of them if none is named.
+    #[arg(value_name = "IMAGE")]
+    images: Vec<Image>,
+    /// The images' tag.
+    #[arg(long, default_value = TAG)]
+    tag: String,
+}
+
+impl Selection {
+    fn build(&self, out: &Path) -> Result<Vec<Built>> {
+        let images = if self.images.is_empty() { Image::ALL.as_slice() } else { &self.images };
+        build::build(images, out, &self.tag)
+    }
+}
+
+/// Does what the command line asks for.
+pub(crate) fn run(args: Args) -> Result<()> {
+    match args.command {
+        Command::Build { selection, out } => {
+            report(&selection.build(&out.unwrap_or_else(default_out))?);
+        }
+        Command::Load { selection, cluster } => {
+            let images = selection.build(&default_out())?;
+            containerd::load(&cluster::containerd_socket(&cluster)?, &images)?;
+            report(&images);
+        }
+        Command::Push { selection, repo } => {
+            let images = selection.build(&default_out())?;
+            for target in registry::push(&repo, &images)? {
+                say(&target);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The images, built now if anything in them changed since the last time.
+pub(crate) fn ensure(images: &[Image]) -> Result<Vec<Built>> {
+    build::build(images, &default_out(), TAG)
+}
+
+/// Brings images into the containerd behind a socket, if it does not have them yet.
+pub(crate) fn load(socket: &Path, images: &[Built]) -> Result<Vec<String>> {
+    containerd::load(socket, images)
+}
+
+fn default_out() -> PathBuf {
+    workspace().join("target/images")
+}
+
+fn report(images: &[Built]) {
+    for image in images {
+        say(&format!("{}@{} {}", image.reference, image.digest, image.archive.display()));
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "the result of the command")]
+fn say(line: &str) {
+    println!("{line}");
+}

@@ -1,0 +1,113 @@
+//! The programs that go into images, built or found.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, ensure};
+use serde::Deserialize;
+
+use super::catalog::{Binaries, Binary};
+use crate::{deps, process, progress, workspace};
+
+/// Where Debian's `busybox-static` installs it.
+const BUSYBOX: &str = "/bin/busybox";
+
+/// Builds what is missing or out of date.
+pub(crate) fn build(wanted: &BTreeSet<Binary>) -> Result<Binaries> {
+    let mut found = Binaries::new();
+    let ours = [Binary::Operator, Binary::Controller, Binary::Local];
+    if ours.iter().any(|binary| wanted.contains(binary)) {
+        // Always the same packages together: another set would unify features differently and recompile half of them.
+        let built = cargo("images", &["buildkite-operator", "buildkite-local"])?;
+        for binary in ours {
+            found.insert(binary, program(&built, binary)?);
+        }
+    }
+    if wanted.contains(&Binary::Shim) {
+        found.insert(Binary::Shim, shim()?);
+    }
+    if wanted.contains(&Binary::Agent) {
+        found.insert(Binary::Agent, deps::agent()?);
+    }
+    if wanted.contains(&Binary::Busybox) {
+        deps::packages()?;
+        found.insert(Binary::Busybox, BUSYBOX.into());
+    }
+    Ok(found)
+}
+
+/// The shim as it ships: static, and small enough for a `ConfigMap`.
+pub(crate) fn shim() -> Result<PathBuf> {
+    program(&cargo("shim", &["buildkite-shim"])?, Binary::Shim)
+}
+
+/// The names under which a busybox serves.
+pub(crate) fn applets(busybox: &Path) -> Result<Vec<String>> {
+    let list = process::run(Command::new(busybox).arg("--list"))?;
+    Ok(list.lines().map(str::to_owned).collect())
+}
+
+/// Builds packages and returns the programs that cargo says it made or found fresh.
+fn cargo(profile: &str, packages: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .current_dir(workspace())
+        .args(["build", "--quiet", "--message-format=json-render-diagnostics", "--profile", profile])
+        .args(packages.iter().flat_map(|package| ["--package", package]))
+        .stderr(Stdio::inherit());
+    let label = format!("building {} (profile {profile})", packages.join(", "));
+    progress::step(&label, || {
+        let output = command.output().with_context(|| format!("starting {}", process::line(&command)))?;
+        ensure!(output.status.success(), "{} ended with {}", process::line(&command), output.status);
+        executables(&String::from_utf8_lossy(&output.stdout))
+    })
+}
+
+/// The programs in cargo's messages, one JSON document per line.
+fn executables(messages: &str) -> Result<Vec<PathBuf>> {
+    #[derive(Deserialize)]
+    struct Message {
+        executable: Option<PathBuf>,
+    }
+    messages
+        .lines()
+        .filter_map(|line| {
+            serde_json::from_str(line)
+                .map(|message: Message| message.executable)
+                .with_context(|| format!("reading cargo's message {line}"))
+                .transpose()
+        })
+        .collect()
+}
+
+fn program(built: &[PathBuf], binary: Binary) -> Result<PathBuf> {
+    built
+        .iter()
+        .find(|path| path.ends_with(binary.name()))
+        .cloned()
+        .with_context(|| format!("cargo built no program named {}", binary.name()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_are_taken_from_cargos_messages() {
+        let messages = concat!(
+            r#"{"reason":"compiler-artifact","target":{"name":"bk_api"},"executable":null}"#,
+            "\n",
+            r#"{"reason":"compiler-artifact","executable":"/t/images/buildkite-local"}"#,
+            "\n",
+            r#"{"reason":"build-finished","success":true}"#,
+            "\n"
+        );
+        let built = executables(messages).unwrap();
+        assert_eq!(built, [PathBuf::from("/t/images/buildkite-local")]);
+        assert_eq!(program(&built, Binary::Local).unwrap(), built[0]);
+        let error = program(&built, Binary::Shim).unwrap_err().to_string();
+        assert_eq!(error, "cargo built no program named buildkite-shim");
+        assert!(executables("warning: text").unwrap_err().to_string().contains("warning: text"));
+    }
+}
