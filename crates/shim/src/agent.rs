@@ -1,0 +1,59 @@
+//! The agent's container: delivers the agent, keeps the start fence, then runs the agent.
+
+use crate::args::Agent;
+use crate::child::Command;
+use crate::container;
+use crate::decision::{Fence, fence, outcome};
+use crate::delivery::deliver;
+use crate::errno::Errno;
+use crate::failure::Failure;
+use crate::layout::{AGENT, Spot};
+use crate::marks;
+use crate::sys::{self, Process};
+use crate::waiting::{Signals, Stopped, until};
+
+/// Runs the agent's container to its end.
+pub fn run(agent: &Agent<'_>, process: &Process) -> u8 {
+    let umask = sys::umask(0);
+    container::live(&agent.pod, AGENT, |signals| {
+        prepare(agent)?;
+        keep_fence(agent, signals)?;
+        match agent.command {
+            Some(position) => Command::new(process, position, umask).run(signals),
+            None => wait_for_end(agent, signals),
+        }
+    })
+}
+
+/// Does everything that the job's containers wait for, and at last leaves the mark that says so.
+fn prepare<'a>(agent: &Agent<'a>) -> Result<(), Failure<'a>> {
+    let layout = agent.pod.layout;
+    marks::make_directories(layout, &Spot::AGENT_DIRECTORIES)?;
+    // A socket that an earlier attempt left on the volume would let the job's containers go ahead of the agent.
+    let socket = layout.at(Spot::SOCKET);
+    match sys::unlink(socket.path().as_c_str()) {
+        Ok(()) | Err(Errno(libc::ENOENT)) => {}
+        Err(errno) => return Err(Failure::at(socket, "remove the old socket")(errno)),
+    }
+    deliver(layout, agent.binary)?;
+    marks::leave(layout.at(Spot::Ready))
+}
+
+/// Waits until every container of the job runs: the agent must not acquire the job before.
+fn keep_fence<'a>(agent: &Agent<'a>, signals: &Signals) -> Result<(), Failure<'a>> {
+    let Agent { pod, jobs, .. } = agent;
+    let directories = [Spot::AllStarted, Spot::AllEnded].map(|spot| pod.layout.at(spot));
+    let look = || match fence(jobs.iter(), pod.standalone, |job| marks::look(pod.layout, job)) {
+        Fence::Closed => None,
+        Fence::Open => Some(Ok(())),
+        Fence::Broken(job, status) => Some(Err(Failure::Container(job, status))),
+    };
+    until(signals, &directories, look).unwrap_or_else(|Stopped(signal)| Err(Failure::Stopped(signal)))
+}
+
+/// Without an agent to run, waits for the end of the job's containers.
+fn wait_for_end<'a>(agent: &Agent<'a>, signals: &Signals) -> Result<u8, Failure<'a>> {
+    let layout = agent.pod.layout;
+    let look = || outcome(agent.jobs.iter(), |job| marks::ended(layout, job));
+    until(signals, &[layout.at(Spot::AllEnded)], look).map_err(|Stopped(signal)| Failure::Interrupted(signal))
+}

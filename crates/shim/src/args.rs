@@ -1,0 +1,280 @@
+//! The command line.
+
+use crate::layout::{AGENT, Layout, Name};
+use crate::text::LONGEST_PATH;
+use core::ffi::CStr;
+use core::fmt;
+
+/// Exit status for a command line that makes no sense: `EX_USAGE`.
+pub const USAGE_STATUS: u8 = 64;
+
+/// The answer to `--help`.
+pub const HELP: &str = "\
+PID 1 of every container of a job pod: start fence, turns, signals, reaping.
+
+Usage:
+  buildkite-shim agent --jobs NAME[,NAME...] [OPTIONS] -- COMMAND...
+  buildkite-shim agent --jobs NAME[,NAME...] --standalone [OPTIONS]
+  buildkite-shim job --name NAME [--after NAME] [--standalone] [OPTIONS] -- COMMAND...
+
+agent  Deliver the agent binary, wait until all of --jobs have started, then run COMMAND.
+       With --standalone wait until they have ended, and exit with the first status that is not 0.
+job    Say that this container has started, wait for its turn, then run COMMAND.
+
+  --jobs NAMES            the job's containers, in order
+  --agent-binary PATH     what to deliver [/usr/local/bin/buildkite-agent]
+  --name NAME             this container
+  --after NAME            the container that must have ended with 0 before
+  --standalone            there is no agent socket
+  --run ID                unique for each attempt on the same workspace [0]
+  --workspace DIR         shared by all containers of the pod [/workspace]
+  --termination-log PATH  gets the reason of an abnormal end, if it exists [/dev/termination-log]
+";
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Invocation<'a> {
+    /// Print [`HELP`].
+    Help,
+    /// Print the version.
+    Version,
+    /// Be the agent's container.
+    Agent(Agent<'a>),
+    /// Be one of the job's containers.
+    Job(Job<'a>),
+}
+
+/// What both roles have.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Pod<'a> {
+    /// Where the marks are.
+    pub layout: Layout<'a>,
+    /// No agent process serves a socket.
+    pub standalone: bool,
+    /// The kubelet's file for the reason of an end.
+    pub termination_log: &'a CStr,
+}
+
+/// The agent's container.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Agent<'a> {
+    /// What both roles have.
+    pub pod: Pod<'a>,
+    /// The job's containers.
+    pub jobs: Names<'a>,
+    /// What is delivered to the workspace.
+    pub binary: &'a CStr,
+    /// Where the command starts, counted after the program's own name; none when standalone.
+    pub command: Option<usize>,
+}
+
+/// One of the job's containers.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Job<'a> {
+    /// What both roles have.
+    pub pod: Pod<'a>,
+    /// Its own name.
+    pub name: Name<'a>,
+    /// The one that must have ended before.
+    pub after: Option<Name<'a>>,
+    /// Where the command starts, counted after the program's own name.
+    pub command: usize,
+}
+
+/// A comma-separated list of valid names.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Names<'a>(&'a str);
+
+impl<'a> Names<'a> {
+    /// The names in order.
+    pub fn iter(self) -> impl Iterator<Item = Name<'a>> + Clone {
+        self.0.split(',').filter_map(Name::new)
+    }
+}
+
+/// What is wrong with a command line.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Error<'a> {
+    /// The first argument is neither role.
+    Role(&'a CStr),
+    /// No such flag, or not in this role.
+    Unknown(&'a CStr),
+    /// The flag is the last argument.
+    NoValue(&'a str),
+    /// The flag is needed.
+    Missing(&'a str),
+    /// Not a name that a container can have.
+    BadName(&'a str, &'a CStr),
+    /// Not an absolute path, too long, or not UTF-8.
+    BadPath(&'a str, &'a CStr),
+    /// The name of the agent's own mark.
+    Reserved(&'a str),
+    /// A container cannot wait for itself.
+    AfterItself,
+    /// Nothing to run.
+    NoCommand,
+    /// Nothing may be run.
+    CommandStandalone,
+}
+
+impl fmt::Display for Error<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |value: &CStr, out: &mut fmt::Formatter<'_>| match value.to_str() {
+            Ok(text) => write!(out, "`{text}`"),
+            Err(_) => write!(out, "text that is not UTF-8"),
+        };
+        match self {
+            Self::Role(word) => {
+                out.write_str("the first argument must be agent, job, --help or --version, not ")?;
+                shown(word, out)
+            }
+            Self::Unknown(flag) => {
+                out.write_str("unknown flag for this role: ")?;
+                shown(flag, out)
+            }
+            Self::NoValue(flag) => write!(out, "{flag} needs a value"),
+            Self::Missing(flag) => write!(out, "{flag} is missing"),
+            Self::BadName(flag, value) => {
+                write!(
+                    out,
+                    "{flag} takes names of at most 63 of [a-z0-9.-] that do not begin with a dot, not "
+                )?;
+                shown(value, out)
+            }
+            Self::BadPath(flag, value) => {
+                write!(out, "{flag} takes an absolute path of at most {LONGEST_PATH} bytes, not ")?;
+                shown(value, out)
+            }
+            Self::Reserved(flag) => {
+                write!(out, "{flag} cannot be `agent`: that is the agent container's own mark")
+            }
+            Self::AfterItself => write!(out, "--after names the container itself"),
+            Self::NoCommand => write!(out, "a command is missing: put it after --"),
+            Self::CommandStandalone => write!(out, "agent --standalone runs no command: leave out --"),
+        }
+    }
+}
+
+/// Values of the flags as far as they were given.
+struct Flags<'a> {
+    jobs: Option<Names<'a>>,
+    name: Option<Name<'a>>,
+    after: Option<Name<'a>>,
+    binary: &'a CStr,
+    run: Name<'a>,
+    workspace: &'a str,
+    termination_log: &'a CStr,
+    standalone: bool,
+    command: Option<usize>,
+}
+
+/// Reads the arguments after the program's own name.
+pub fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Result<Invocation<'a>, Error<'a>> {
+    let role = arguments.next().ok_or(Error::Missing("agent or job"))?;
+    match role.to_bytes() {
+        b"--help" | b"-h" => Ok(Invocation::Help),
+        b"--version" | b"-V" => Ok(Invocation::Version),
+        b"agent" => agent(&flags(true, arguments)?).map(Invocation::Agent),
+        b"job" => job(&flags(false, arguments)?).map(Invocation::Job),
+        _ => Err(Error::Role(role)),
+    }
+}
+
+fn agent<'a>(flags: &Flags<'a>) -> Result<Agent<'a>, Error<'a>> {
+    let jobs = flags.jobs.ok_or(Error::Missing("--jobs"))?;
+    match (flags.command, flags.standalone) {
+        (None, false) => Err(Error::NoCommand),
+        (Some(_), true) => Err(Error::CommandStandalone),
+        (command, _) => Ok(Agent { pod: flags.pod(), jobs, binary: flags.binary, command }),
+    }
+}
+
+fn job<'a>(flags: &Flags<'a>) -> Result<Job<'a>, Error<'a>> {
+    let name = flags.name.ok_or(Error::Missing("--name"))?;
+    if flags.after == Some(name) {
+        return Err(Error::AfterItself);
+    }
+    let command = flags.command.ok_or(Error::NoCommand)?;
+    Ok(Job { pod: flags.pod(), name, after: flags.after, command })
+}
+
+impl<'a> Flags<'a> {
+    fn pod(&self) -> Pod<'a> {
+        Pod {
+            layout: Layout::new(self.workspace, self.run),
+            standalone: self.standalone,
+            termination_log: self.termination_log,
+        }
+    }
+}
+
+fn flags<'a>(is_agent: bool, mut arguments: impl Iterator<Item = &'a CStr>) -> Result<Flags<'a>, Error<'a>> {
+    let mut flags = Flags {
+        jobs: None,
+        name: None,
+        after: None,
+        binary: c"/usr/local/bin/buildkite-agent",
+        run: Name::new("0").expect("the default is a valid name"),
+        workspace: "/workspace",
+        termination_log: c"/dev/termination-log",
+        standalone: false,
+        command: None,
+    };
+    // The role is the argument before the flags.
+    let mut position = 1;
+    while let Some(argument) = arguments.next() {
+        position += 1;
+        let flag = argument.to_str().map_err(|_| Error::Unknown(argument))?;
+        let mut value = || {
+            position += 1;
+            arguments.next().ok_or(Error::NoValue(flag))
+        };
+        match flag {
+            "--" => {
+                flags.command = arguments.next().map(|_| position);
+                break;
+            }
+            "--standalone" => flags.standalone = true,
+            "--jobs" if is_agent => flags.jobs = Some(names(flag, value()?)?),
+            "--agent-binary" if is_agent => flags.binary = path(flag, value()?)?,
+            "--name" if !is_agent => flags.name = Some(job_name(flag, value()?)?),
+            "--after" if !is_agent => flags.after = Some(job_name(flag, value()?)?),
+            "--run" => flags.run = name(flag, value()?)?,
+            "--workspace" => {
+                let directory = path(flag, value()?)?;
+                flags.workspace = directory.to_str().map_err(|_| Error::BadPath(flag, directory))?;
+            }
+            "--termination-log" => flags.termination_log = path(flag, value()?)?,
+            _ => return Err(Error::Unknown(argument)),
+        }
+    }
+    Ok(flags)
+}
+
+fn name<'a>(flag: &'a str, value: &'a CStr) -> Result<Name<'a>, Error<'a>> {
+    value.to_str().ok().and_then(Name::new).ok_or(Error::BadName(flag, value))
+}
+
+fn job_name<'a>(flag: &'a str, value: &'a CStr) -> Result<Name<'a>, Error<'a>> {
+    name(flag, value).and_then(|name| if name == AGENT { Err(Error::Reserved(flag)) } else { Ok(name) })
+}
+
+fn names<'a>(flag: &'a str, value: &'a CStr) -> Result<Names<'a>, Error<'a>> {
+    let list = value.to_str().map_err(|_| Error::BadName(flag, value))?;
+    for part in list.split(',') {
+        match Name::new(part) {
+            None => return Err(Error::BadName(flag, value)),
+            Some(AGENT) => return Err(Error::Reserved(flag)),
+            Some(_) => {}
+        }
+    }
+    Ok(Names(list))
+}
+
+fn path<'a>(flag: &'a str, value: &'a CStr) -> Result<&'a CStr, Error<'a>> {
+    let fits = value.count_bytes() <= LONGEST_PATH && value.to_bytes().starts_with(b"/");
+    if fits { Ok(value) } else { Err(Error::BadPath(flag, value)) }
+}
+
+#[cfg(test)]
+mod tests;

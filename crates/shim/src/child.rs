@@ -1,0 +1,148 @@
+//! The command: starting it, passing signals on, and clearing away what it leaves.
+
+use crate::errno::Errno;
+use crate::failure::{Failure, ending};
+use crate::sys::{self, Fd, Pid, Process, Strings};
+use crate::text::Path;
+use crate::waiting::Signals;
+use core::ffi::CStr;
+
+/// Where programs are looked for if `PATH` is not set.
+const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
+
+/// A command to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Command {
+    file: &'static CStr,
+    arguments: Strings,
+    environment: Strings,
+    umask: u32,
+}
+
+impl Command {
+    /// The command that starts at the argument `position`, to run with the container's own `umask`.
+    pub fn new(process: &Process, position: usize, umask: u32) -> Self {
+        let arguments = process.arguments.after(1 + position);
+        let file = arguments.into_iter().next().unwrap_or_default();
+        Self { file, arguments, environment: process.environment, umask }
+    }
+
+    /// Runs the command to its end and gives its exit status.
+    pub fn run(&self, signals: &Signals) -> Result<u8, Failure<'static>> {
+        let failed = |errno| Failure::Execute(self.file, errno);
+        let (problem, report) = sys::pipe().map_err(failed)?;
+        let pid = sys::fork(|| self.become_it(signals, &report)).map_err(failed)?;
+        drop(report);
+        // The pipe ends without a word when the program has taken the child's place.
+        let mut buffer = [0; 4];
+        let problem = sys::read(&problem, &mut buffer).ok().and_then(|read| read.first_chunk().copied());
+        let wait_status = accompany(pid, signals);
+        match problem {
+            Some(errno) => Err(failed(Errno(i32::from_ne_bytes(errno)))),
+            None => ending(wait_status).map_err(|signal| Failure::Killed(self.file, signal)),
+        }
+    }
+
+    /// In the child: becomes the command, or reports why it cannot and gives the status to exit with.
+    fn become_it(&self, signals: &Signals, report: &Fd) -> u8 {
+        sys::umask(self.umask);
+        let _ = sys::hold_signals(signals.inherited);
+        let errno = self.execute();
+        let _ = sys::write(report, &errno.0.to_ne_bytes());
+        127
+    }
+
+    fn execute(&self) -> Errno {
+        let attempt = |file: &CStr| sys::execute(file, self.arguments, self.environment);
+        if self.file.to_bytes().contains(&b'/') {
+            return attempt(self.file);
+        }
+        let variable = self.environment.into_iter().find_map(|entry| entry.to_bytes().strip_prefix(b"PATH="));
+        let path = variable.map_or(Ok(DEFAULT_PATH), core::str::from_utf8).unwrap_or(DEFAULT_PATH);
+        let name = self.file.to_str().unwrap_or_default();
+        search(path, name, attempt)
+    }
+}
+
+/// Tries the file in each directory of `path`. A file that may not be executed is worth telling only if none is found
+/// further on.
+fn search(path: &str, name: &str, mut attempt: impl FnMut(&CStr) -> Errno) -> Errno {
+    let mut worst = Errno(libc::ENOENT);
+    for directory in path.split(':') {
+        let directory = if directory.is_empty() { "." } else { directory };
+        let candidate = Path::new(format_args!("{directory}/{name}"));
+        if !candidate.is_whole() {
+            continue;
+        }
+        match attempt(candidate.as_c_str()) {
+            Errno(libc::ENOENT | libc::ENOTDIR) => {}
+            Errno(libc::EACCES) => worst = Errno(libc::EACCES),
+            errno => return errno,
+        }
+    }
+    worst
+}
+
+/// Passes signals on to `pid` and reaps whatever ends, until `pid` has ended; gives its wait status.
+fn accompany(pid: Pid, signals: &Signals) -> i32 {
+    loop {
+        match signals.next() {
+            libc::SIGCHLD => {
+                let mut ended = None;
+                reap_all(|child, status| {
+                    if child == pid {
+                        ended = Some(status);
+                    }
+                });
+                if let Some(status) = ended {
+                    return status;
+                }
+            }
+            // It fails only for a child that has just ended.
+            signal => {
+                let _ = sys::kill(pid, signal);
+            }
+        }
+    }
+}
+
+/// Takes all children that have ended. As PID 1 the shim inherits every orphan of the container.
+pub fn reap_all(mut each: impl FnMut(Pid, i32)) {
+    while let Ok(Some((pid, status))) = sys::reap() {
+        each(pid, status);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::search;
+    use crate::errno::Errno;
+    use std::ffi::CString;
+    use std::vec::Vec;
+
+    fn tried(path: &str, answers: &[i32]) -> (Vec<CString>, i32) {
+        let mut tried = Vec::new();
+        let errno = search(path, "x", |file| {
+            tried.push(file.into());
+            Errno(answers[tried.len() - 1])
+        });
+        (tried, errno.0)
+    }
+
+    #[test]
+    fn every_directory_is_tried_in_order() {
+        let (tried, errno) = tried("/a::/b", &[libc::ENOENT, libc::ENOTDIR, libc::ENOENT]);
+        assert_eq!(tried, [c"/a/x".into(), c"./x".into(), c"/b/x".into()] as [CString; 3]);
+        assert_eq!(errno, libc::ENOENT);
+    }
+
+    #[test]
+    fn a_forbidden_file_is_told_if_no_other_is_found() {
+        assert_eq!(tried("/a:/b", &[libc::EACCES, libc::ENOENT]).1, libc::EACCES);
+    }
+
+    #[test]
+    fn a_broken_file_ends_the_search() {
+        assert_eq!(tried("/a:/b", &[libc::ENOEXEC]).0.len(), 1);
+    }
+}

@@ -1,0 +1,43 @@
+//! One of the job's containers: says that it has started, waits for its turn, then runs its command.
+
+use crate::args::Job;
+use crate::child::Command;
+use crate::container;
+use crate::decision::{Seen, Turn, turn};
+use crate::failure::Failure;
+use crate::layout::{AGENT, Spot};
+use crate::marks;
+use crate::sys::{self, Process};
+use crate::waiting::{Signals, Stopped, until};
+
+/// Runs the container to its end.
+pub fn run(job: &Job<'_>, process: &Process) -> u8 {
+    let umask = sys::umask(0);
+    container::live(&job.pod, job.name, |signals| {
+        marks::leave(job.pod.layout.at(Spot::Started(job.name)))?;
+        wait_for_turn(job, signals)?;
+        Command::new(process, job.command, umask).run(signals)
+    })
+}
+
+fn wait_for_turn<'a>(job: &Job<'a>, signals: &Signals) -> Result<(), Failure<'a>> {
+    let layout = job.pod.layout;
+    let directories = [Spot::Workspace, Spot::Run, Spot::AllEnded].map(|spot| layout.at(spot));
+    let look = || match (turn(see(job)), job.after) {
+        (Turn::Wait, _) => None,
+        (Turn::BeforeFailed(status), Some(before)) => Some(Err(Failure::Container(before, status))),
+        (Turn::Run | Turn::BeforeFailed(_), _) => Some(Ok(())),
+        (Turn::AgentEnded, _) => Some(Err(Failure::AgentEnded)),
+    };
+    until(signals, &directories, look).unwrap_or_else(|Stopped(signal)| Err(Failure::Stopped(signal)))
+}
+
+fn see(job: &Job<'_>) -> Seen {
+    let layout = job.pod.layout;
+    Seen {
+        ready: marks::exists(layout.at(Spot::Ready)),
+        socket: job.pod.standalone || marks::exists(layout.at(Spot::SOCKET)),
+        before: job.after.map_or(Some(0), |before| marks::ended(layout, before)),
+        agent_ended: marks::ended(layout, AGENT).is_some(),
+    }
+}

@@ -1,0 +1,51 @@
+//! The shim: PID 1 of every container of a job pod.
+//!
+//! - [`args`]: the command line, pure
+//! - [`layout`]: names of marks and where they are, pure
+//! - [`decision`]: what the marks allow, pure
+//! - [`failure`]: every abnormal end with its words and its exit status, pure
+//! - [`agent`], [`job`]: the two roles
+//! - [`container`]: what both have in common
+//! - [`marks`], [`delivery`], [`waiting`], [`child`], [`report`]: their effects
+//! - [`sys`], [`errno`], [`text`]: the kernel, without a C library and without an allocator
+#![no_std]
+
+#[cfg(test)]
+extern crate std;
+
+pub mod agent;
+pub mod args;
+pub mod child;
+pub mod container;
+pub mod decision;
+pub mod delivery;
+pub mod errno;
+pub mod failure;
+pub mod job;
+pub mod layout;
+pub mod marks;
+pub mod report;
+pub mod sys;
+pub mod text;
+pub mod waiting;
+
+use args::Invocation;
+use sys::{Process, Standard};
+
+/// Does what the command line asks and gives the exit status.
+pub fn run(process: &Process) -> u8 {
+    match args::parse(process.arguments.after(1).into_iter()) {
+        Ok(Invocation::Help) => show(args::HELP),
+        Ok(Invocation::Version) => show(concat!("buildkite-shim ", env!("CARGO_PKG_VERSION"), "\n")),
+        Ok(Invocation::Agent(agent)) => agent::run(&agent, process),
+        Ok(Invocation::Job(job)) => job::run(&job, process),
+        Err(error) => {
+            report::say(format_args!("{error}"));
+            args::USAGE_STATUS
+        }
+    }
+}
+
+fn show(text: &str) -> u8 {
+    u8::from(sys::print(Standard::Output, text.as_bytes()).is_err())
+}

@@ -1,0 +1,100 @@
+//! Waiting for marks and for signals, with neither polling nor gaps.
+
+use crate::child;
+use crate::errno::Errno;
+use crate::layout::Place;
+use crate::sys::{self, Fd, SignalSet};
+
+/// What the shim passes on to its command.
+const FORWARDED: [i32; 7] =
+    [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT, libc::SIGUSR1, libc::SIGUSR2, libc::SIGWINCH];
+
+/// How often marks are looked at when the node has no inotify instance left, in milliseconds.
+const WITHOUT_INOTIFY: u32 = 50;
+
+/// The signals that come to the shim, in order, instead of acting on it.
+pub struct Signals {
+    queue: Fd,
+    /// What was held back before, and is held back in the command.
+    pub inherited: SignalSet,
+}
+
+impl Signals {
+    /// Takes over the signals of this process.
+    pub fn take() -> Result<Self, Errno> {
+        let set = SignalSet::of(FORWARDED.into_iter().chain([libc::SIGCHLD]));
+        let inherited = sys::hold_signals(set)?;
+        // If it were ignored, as a parent may have left it, the kernel would not report the end of children.
+        sys::default_action(libc::SIGCHLD)?;
+        Ok(Self { queue: sys::signal_queue(set)?, inherited })
+    }
+
+    /// The next signal that has come, if any.
+    fn pending(&self) -> Option<i32> {
+        let mut info = [0; size_of::<libc::signalfd_siginfo>()];
+        let filled = sys::read(&self.queue, &mut info).ok()?;
+        // `ssi_signo` is the first field.
+        filled.first_chunk().map(|number| i32::from_ne_bytes(*number))
+    }
+
+    /// Waits for the next signal.
+    pub fn next(&self) -> i32 {
+        loop {
+            if let Some(signal) = self.pending() {
+                return signal;
+            }
+            // On an error the queue is read again; there is nothing better to do.
+            let _ = sys::wait_readable([Some(&self.queue)], None);
+        }
+    }
+}
+
+/// A signal that ended the wait.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Stopped(pub i32);
+
+/// Looks at marks until they allow something. The watch on `directories` is set up before the first look, so a mark
+/// left in between wakes the wait; it ends with it, as a node has few inotify instances to give.
+///
+/// # Errors
+/// The first signal that asks the shim to stop.
+pub fn until<T>(
+    signals: &Signals,
+    directories: &[Place<'_>],
+    mut look: impl FnMut() -> Option<T>,
+) -> Result<T, Stopped> {
+    let watch = watch(directories).ok();
+    let timeout = watch.is_none().then_some(WITHOUT_INOTIFY);
+    loop {
+        if let Some(found) = look() {
+            return Ok(found);
+        }
+        let _ = sys::wait_readable([watch.as_ref(), Some(&signals.queue)], timeout);
+        while let Some(signal) = signals.pending() {
+            match signal {
+                // Programs that were executed in the container from outside may leave orphans.
+                libc::SIGCHLD => child::reap_all(|_, _| ()),
+                libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT => return Err(Stopped(signal)),
+                // Neither asks for an end: a terminal's size, say.
+                _ => {}
+            }
+        }
+        if let Some(watch) = &watch {
+            drain(watch);
+        }
+    }
+}
+
+fn watch(directories: &[Place<'_>]) -> Result<Fd, Errno> {
+    let inotify = sys::inotify()?;
+    for directory in directories {
+        sys::watch_names(&inotify, directory.path().as_c_str())?;
+    }
+    Ok(inotify)
+}
+
+/// What happened does not matter, as all marks are looked at again.
+fn drain(inotify: &Fd) {
+    let mut events = [0; 4096];
+    while sys::read(inotify, &mut events).is_ok_and(|events| !events.is_empty()) {}
+}
