@@ -1,7 +1,10 @@
 //! BuildJob: one job to run in a pod, whoever asked for it, and what became of it.
 
-use k8s_openapi::{api::core::v1::EnvVar, apimachinery::pkg::apis::meta::v1::Time};
-use kube::{CustomResource, KubeSchema};
+use k8s_openapi::{
+    api::core::v1::EnvVar,
+    apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
+};
+use kube::{CustomResource, KubeSchema, Resource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -191,6 +194,11 @@ impl BuildJob {
     /// The UUID of the Buildkite job behind it; none for standalone jobs.
     pub fn job_uuid(&self) -> Option<&str> {
         self.spec.buildkite.as_ref().map(|job| job.job_uuid.as_str())
+    }
+
+    /// A reference that makes an object belong to this BuildJob; none before the API server has given it an id.
+    pub fn owner_reference(&self) -> Option<OwnerReference> {
+        self.controller_owner_ref(&())
     }
 
     /// Whether the job has ended for good.

@@ -7,6 +7,7 @@
 //! - [`names`]: object names, labels and annotations
 //! - [`crds`]: the custom resource definitions as installed
 
+#[allow(clippy::duplicated_attributes, unreachable_pub, reason = "what the derive macro takes and makes")]
 pub mod build_job;
 pub mod config;
 pub mod crds;

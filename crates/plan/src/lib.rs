@@ -1,1 +1,18 @@
-//! Stub.
+//! The pure core: every decision the operator takes and every pod it makes, as functions from values to
+//! values. No client, no clock, no randomness: what they need comes in as arguments.
+//!
+//! - [`intake`]: which of the jobs that wait in Buildkite to take, and the BuildJobs they become
+//! - [`plugin`]: the `kubernetes` plugin in a job's list of plugins
+//! - [`pod`]: BuildJob → Pod
+//! - [`facts`]: Pod → what matters about it
+//! - [`remote`]: what Buildkite says about a job
+//! - [`decide`]: BuildJob + facts + Buildkite's word + now → what to do next
+//! - [`verdicts`]: the reasons for a job's end, in words
+
+pub mod decide;
+pub mod facts;
+pub mod intake;
+pub mod plugin;
+pub mod pod;
+pub mod remote;
+pub mod verdicts;

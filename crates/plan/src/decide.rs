@@ -1,0 +1,190 @@
+//! BuildJob + its pod + Buildkite's word + now → what to do next.
+//!
+//! Flow: `Pending` → pod created, `Starting` → all containers run, `Running` → a terminal phase with a verdict
+//! → pod deleted → BuildJob deleted.
+//!
+//! Guarantees:
+//! - A terminal phase never changes.
+//! - Actions come in an order in which a crash between any two of them loses nothing: whatever was done is
+//!   seen by the next call, which continues from there.
+//! - A verdict that Buildkite has to hear is in the status before Buildkite hears it, and the phase becomes
+//!   terminal only afterwards.
+//! - An agent's end is judged only by a word from Buildkite that is younger than that end.
+//!
+//! - [`begin`]: until the pod exists
+//! - [`start`]: until all containers run
+//! - [`end`]: once the pod or the job has ended
+//! - [`cleanup`]: after the end
+
+mod begin;
+mod cleanup;
+mod end;
+mod start;
+
+use bk_api::{BuildJob, BuildJobStatus, Phase, Verdict};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
+
+use crate::{
+    facts::PodFacts,
+    pod::PodSettings,
+    remote::{Remote, RemoteState},
+};
+
+/// Everything a decision may depend on.
+#[derive(Clone, Debug)]
+pub struct Observed<'a> {
+    /// The BuildJob.
+    pub job: &'a BuildJob,
+    /// The pod of the current attempt, if it exists for certain.
+    pub pod: Option<PodFacts>,
+    /// What Buildkite last said about the job. Standalone jobs have none.
+    pub remote: Option<Remote>,
+    /// The present.
+    pub now: Timestamp,
+}
+
+/// The limits that decisions keep.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rules {
+    /// What pods are made of.
+    pub pod: PodSettings,
+    /// How long a job may take until all of its containers run.
+    pub start_deadline: SignedDuration,
+    /// How long an image may fail to be pulled for reasons that can pass.
+    pub image_pull_grace: SignedDuration,
+    /// How long a BuildJob stays after its end.
+    pub retention: SignedDuration,
+    /// How many pods a job may have before no agent took it for good.
+    pub max_attempts: u32,
+}
+
+/// What to do, in this order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decision {
+    /// Steps; the first that fails ends the round.
+    pub actions: Vec<Action>,
+    /// Whether Buildkite's word on the job is needed.
+    pub ask_remote: bool,
+    /// When to look again even if nothing happens.
+    pub look_again: Option<SignedDuration>,
+}
+
+/// One step.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Create this pod. If it exists and is ours, that is success.
+    CreatePod(Box<Pod>),
+    /// Delete the pod with this name and id.
+    DeletePod {
+        /// The pod's name.
+        name: String,
+        /// The pod's id.
+        uid: String,
+    },
+    /// Write this status.
+    WriteStatus(Box<BuildJobStatus>),
+    /// End the job in Buildkite, which no agent has.
+    FinishRemote(Verdict),
+    /// Put the reason on the job's timeline in Buildkite.
+    Notify(Verdict),
+    /// Delete the BuildJob.
+    DeleteJob,
+}
+
+/// What to do next about a BuildJob.
+pub fn decide(seen: &Observed<'_>, rules: &Rules) -> Decision {
+    let case = Case { seen, rules, status: seen.job.status_or_default() };
+    if seen.job.metadata.deletion_timestamp.is_some() {
+        // Whoever deleted it wants the pod gone too; the owner reference sees to that.
+        return Decision::default();
+    }
+    if case.status.phase.is_terminal() {
+        return cleanup::decide(&case);
+    }
+    if let Some(verdict) = case.status.verdict.clone() {
+        return end::settle(&case, verdict);
+    }
+    if let Some(decision) = end::by_remote(&case) {
+        return decision;
+    }
+    match &seen.pod {
+        None => begin::decide(&case),
+        Some(facts) if facts.is_over() || facts.managed_ended() => end::by_pod(&case, facts),
+        Some(facts) => start::decide(&case, facts),
+    }
+}
+
+/// A decision in the making.
+struct Case<'a> {
+    seen: &'a Observed<'a>,
+    rules: &'a Rules,
+    status: BuildJobStatus,
+}
+
+impl Case<'_> {
+    fn is_standalone(&self) -> bool {
+        self.seen.job.spec.buildkite.is_none()
+    }
+
+    fn remote_state(&self) -> Option<RemoteState> {
+        self.seen.remote.map(|remote| remote.state)
+    }
+
+    /// Buildkite's word, if it is younger than `since`. The kubelet rounds times down to the second and
+    /// clocks differ a little, hence the margin.
+    fn remote_after(&self, since: Timestamp) -> Option<RemoteState> {
+        const MARGIN: SignedDuration = SignedDuration::from_secs(2);
+        self.seen.remote.filter(|remote| remote.asked_at >= since + MARGIN).map(|remote| remote.state)
+    }
+
+    fn write(&self, status: BuildJobStatus) -> Action {
+        let observed_generation = self.seen.job.metadata.generation;
+        Action::WriteStatus(Box::new(BuildJobStatus { observed_generation, ..status }))
+    }
+
+    /// The status of a job that has ended.
+    fn ended(&self, phase: Phase, verdict: Verdict) -> Action {
+        self.write(BuildJobStatus {
+            phase,
+            exit_status: verdict.exit_status,
+            finished_at: Some(Time(self.seen.now)),
+            waiting_for: None,
+            verdict: Some(verdict),
+            ..self.status.clone()
+        })
+    }
+
+    /// The job has ended and there is nobody left to tell.
+    fn conclude(&self, (phase, verdict): (Phase, Verdict)) -> Decision {
+        Decision { actions: vec![self.ended(phase, verdict)], ..Decision::default() }
+    }
+
+    /// The job cannot run, and no agent has it: record why, tell Buildkite, end.
+    fn fail_unacquired(&self, verdict: Verdict) -> Decision {
+        if self.is_standalone() {
+            return self.conclude((Phase::Failed, verdict));
+        }
+        let recorded = self.write(BuildJobStatus { verdict: Some(verdict.clone()), ..self.status.clone() });
+        let actions =
+            vec![recorded, Action::FinishRemote(verdict.clone()), self.ended(Phase::Failed, verdict)];
+        Decision { actions, ask_remote: true, ..Decision::default() }
+    }
+
+    /// How long the job has existed by our own record.
+    fn age(&self) -> SignedDuration {
+        let created = self.seen.job.metadata.creation_timestamp.as_ref().map_or(self.seen.now, |time| time.0);
+        self.seen.now.duration_since(created)
+    }
+}
+
+impl Decision {
+    /// Nothing to do but to wait, for Buildkite's word as well if `ask_remote`.
+    fn wait(ask_remote: bool, look_again: SignedDuration) -> Self {
+        Self {
+            actions: Vec::new(),
+            ask_remote,
+            look_again: Some(look_again.max(SignedDuration::from_millis(100))),
+        }
+    }
+}

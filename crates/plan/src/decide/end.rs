@@ -1,0 +1,84 @@
+//! Once the pod or the job has ended: find out how, record it, tell who has to be told.
+
+use bk_api::{Phase, Verdict};
+use jiff::SignedDuration;
+
+use super::{Action, Case, Decision};
+use crate::{facts::PodFacts, remote::RemoteState, verdicts};
+
+/// How long the pod's own record of the end may lag behind Buildkite's.
+const LAG: SignedDuration = SignedDuration::from_secs(30);
+
+/// How soon to look again while Buildkite has not confirmed an end.
+const SOON: SignedDuration = SignedDuration::from_millis(500);
+
+/// The end that Buildkite reports, if it does.
+pub(super) fn by_remote(case: &Case<'_>) -> Option<Decision> {
+    let remote = case.seen.remote?;
+    match remote.state {
+        RemoteState::Canceled => Some(case.conclude(verdicts::canceled())),
+        RemoteState::TimedOut => Some(case.conclude(verdicts::timed_out())),
+        RemoteState::NeverRan => Some(case.conclude(verdicts::never_ran())),
+        RemoteState::Finished => Some(match &case.seen.pod {
+            Some(facts) if facts.managed_ended() => case.conclude(verdicts::by_exit_status(facts)),
+            // The agent reports the end a moment before the kubelet does.
+            Some(_) if case.seen.now.duration_since(remote.asked_at) < LAG => Decision::wait(false, LAG),
+            _ => case.conclude(verdicts::result_unknown()),
+        }),
+        RemoteState::Waiting | RemoteState::Acquired | RemoteState::Unknown => None,
+    }
+}
+
+/// The pod has ended, or the containers that do the work have, and Buildkite has not said so yet.
+pub(super) fn by_pod(case: &Case<'_>, facts: &PodFacts) -> Decision {
+    if case.is_standalone() {
+        return standalone(case, facts);
+    }
+    let word = facts.ended_at().map_or_else(|| case.remote_state(), |ended| case.remote_after(ended));
+    match word {
+        Some(RemoteState::Waiting) if facts.is_over() => not_acquired(case, facts),
+        Some(RemoteState::Acquired | RemoteState::Unknown) if facts.is_over() => {
+            let verdict = verdicts::agent_lost(Some(facts));
+            let actions = vec![Action::Notify(verdict.clone()), case.ended(Phase::Failed, verdict)];
+            Decision { actions, ..Decision::default() }
+        }
+        // The agent is about to report, or we are about to hear of it.
+        _ => Decision::wait(true, SOON),
+    }
+}
+
+fn standalone(case: &Case<'_>, facts: &PodFacts) -> Decision {
+    if facts.managed_ended() {
+        return case.conclude(verdicts::by_exit_status(facts));
+    }
+    if facts.is_over() {
+        return case.conclude((Phase::Failed, verdicts::agent_lost(Some(facts))));
+    }
+    Decision::wait(false, LAG)
+}
+
+/// The pod ended and no agent ever took the job: clear the way for another pod, or give up.
+fn not_acquired(case: &Case<'_>, facts: &PodFacts) -> Decision {
+    let attempts = case.status.attempt + 1;
+    if attempts >= case.rules.max_attempts {
+        return case.fail_unacquired(verdicts::agent_not_started(Some(facts), attempts));
+    }
+    let mut decision = Decision::wait(true, SignedDuration::from_secs(1));
+    if !facts.deleting {
+        decision.actions.push(Action::DeletePod { name: facts.name.clone(), uid: facts.uid.clone() });
+    }
+    decision
+}
+
+/// A verdict is on record, but Buildkite may not have heard it: an earlier round was cut short.
+pub(super) fn settle(case: &Case<'_>, verdict: Verdict) -> Decision {
+    match case.remote_state() {
+        None | Some(RemoteState::Waiting) if !case.is_standalone() => Decision {
+            actions: vec![Action::FinishRemote(verdict.clone()), case.ended(Phase::Failed, verdict)],
+            ask_remote: true,
+            look_again: Some(SignedDuration::from_secs(1)),
+        },
+        Some(RemoteState::Canceled) => case.conclude(verdicts::canceled()),
+        _ => case.conclude((Phase::Failed, verdict)),
+    }
+}

@@ -1,0 +1,191 @@
+//! Pod → what matters about it for the job.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ContainerState as KubeState, ContainerStatus, Pod};
+
+use crate::pod::{AGENT_CONTAINER, managed_containers};
+
+/// What matters about a job pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodFacts {
+    /// The pod's name.
+    pub name: String,
+    /// The pod's id, so that a later pod of the same name is not touched by mistake.
+    pub uid: String,
+    /// When it was created.
+    pub created_at: Option<Timestamp>,
+    /// Whether somebody has asked for its deletion.
+    pub deleting: bool,
+    /// The node it is on.
+    pub node: Option<String>,
+    /// Whether the kubelet or the cluster has given it up as a whole.
+    pub failed: Option<String>,
+    /// Why it is not on a node yet.
+    pub unscheduled: Option<String>,
+    /// The user's init containers.
+    pub init: Vec<ContainerFacts>,
+    /// The containers that take turns, in that order.
+    pub managed: Vec<ContainerFacts>,
+    /// The container that talks to Buildkite.
+    pub agent: ContainerFacts,
+}
+
+/// What matters about one container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContainerFacts {
+    /// Its name.
+    pub name: String,
+    /// Its image.
+    pub image: String,
+    /// What it does.
+    pub state: ContainerState,
+}
+
+/// What a container does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ContainerState {
+    /// It has not started.
+    Waiting {
+        /// The kubelet's word for why, e.g. `ErrImagePull`.
+        reason: String,
+        /// The kubelet's explanation.
+        message: String,
+    },
+    /// It runs.
+    Running,
+    /// It has ended.
+    Ended {
+        /// Its exit status.
+        exit_status: i32,
+        /// The kubelet's word for why, e.g. `OOMKilled`.
+        reason: String,
+        /// The termination message: the shim says here why it did not run the command.
+        message: String,
+        /// When, to the second, rounded down.
+        at: Option<Timestamp>,
+    },
+}
+
+impl PodFacts {
+    /// Reads the facts off a pod that [`crate::pod::render`] made.
+    pub fn of(pod: &Pod) -> Self {
+        let spec = pod.spec.clone().unwrap_or_default();
+        let status = pod.status.clone().unwrap_or_default();
+        let statuses = status.container_statuses.unwrap_or_default();
+        let init_statuses = status.init_container_statuses.unwrap_or_default();
+        let container = |name: &str, image: Option<&str>| ContainerFacts::of(name, image, &statuses);
+        let agent_image =
+            spec.containers.iter().find(|c| c.name == AGENT_CONTAINER).and_then(|c| c.image.as_deref());
+        let failed = (status.phase.as_deref() == Some("Failed"))
+            .then(|| join_words(status.reason.as_deref(), status.message.as_deref()));
+        let unscheduled = status
+            .conditions
+            .unwrap_or_default()
+            .into_iter()
+            .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
+            .map(|condition| join_words(condition.reason.as_deref(), condition.message.as_deref()));
+        Self {
+            name: pod.metadata.name.clone().unwrap_or_default(),
+            uid: pod.metadata.uid.clone().unwrap_or_default(),
+            created_at: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
+            deleting: pod.metadata.deletion_timestamp.is_some(),
+            node: spec.node_name.clone(),
+            failed,
+            unscheduled,
+            init: spec
+                .init_containers
+                .iter()
+                .flatten()
+                .map(|c| ContainerFacts::of(&c.name, c.image.as_deref(), &init_statuses))
+                .collect(),
+            managed: managed_containers(&spec).map(|c| container(&c.name, c.image.as_deref())).collect(),
+            agent: container(AGENT_CONTAINER, agent_image),
+        }
+    }
+
+    /// Whether every container has started: the agent may take the job from now on.
+    pub fn all_started(&self) -> bool {
+        self.managed.iter().chain([&self.agent]).all(|container| !container.is_waiting())
+    }
+
+    /// Whether every managed container has ended.
+    pub fn managed_ended(&self) -> bool {
+        !self.managed.is_empty() && self.managed.iter().all(ContainerFacts::is_ended)
+    }
+
+    /// Whether nothing more will come from this pod.
+    pub fn is_over(&self) -> bool {
+        self.failed.is_some() || self.agent.is_ended()
+    }
+
+    /// When the last container ended, as far as known.
+    pub fn ended_at(&self) -> Option<Timestamp> {
+        self.managed.iter().chain([&self.agent]).filter_map(ContainerFacts::ended_at).max()
+    }
+
+    /// The first managed container, by turn, that ended with a status other than 0.
+    pub fn first_failure(&self) -> Option<(&ContainerFacts, i32)> {
+        self.managed.iter().find_map(|container| {
+            container.exit_status().filter(|status| *status != 0).map(|status| (container, status))
+        })
+    }
+}
+
+impl ContainerFacts {
+    fn of(name: &str, image: Option<&str>, statuses: &[ContainerStatus]) -> Self {
+        let status = statuses.iter().find(|status| status.name == name);
+        let state = ContainerState::of(status.and_then(|status| status.state.as_ref()));
+        Self { name: name.to_owned(), image: image.unwrap_or_default().to_owned(), state }
+    }
+
+    /// Whether it has not started.
+    pub fn is_waiting(&self) -> bool {
+        matches!(self.state, ContainerState::Waiting { .. })
+    }
+
+    /// Whether it has ended.
+    pub fn is_ended(&self) -> bool {
+        matches!(self.state, ContainerState::Ended { .. })
+    }
+
+    /// Its exit status, once it has ended.
+    pub fn exit_status(&self) -> Option<i32> {
+        match self.state {
+            ContainerState::Ended { exit_status, .. } => Some(exit_status),
+            _ => None,
+        }
+    }
+
+    fn ended_at(&self) -> Option<Timestamp> {
+        match self.state {
+            ContainerState::Ended { at, .. } => at,
+            _ => None,
+        }
+    }
+}
+
+impl ContainerState {
+    fn of(state: Option<&KubeState>) -> Self {
+        let state = state.cloned().unwrap_or_default();
+        if let Some(ended) = state.terminated {
+            return Self::Ended {
+                exit_status: ended.exit_code,
+                reason: ended.reason.unwrap_or_default(),
+                message: ended.message.unwrap_or_default().trim().to_owned(),
+                at: ended.finished_at.map(|time| time.0),
+            };
+        }
+        if state.running.is_some() {
+            return Self::Running;
+        }
+        let waiting = state.waiting.unwrap_or_default();
+        Self::Waiting {
+            reason: waiting.reason.unwrap_or_default(),
+            message: waiting.message.unwrap_or_default().trim().to_owned(),
+        }
+    }
+}
+
+fn join_words(reason: Option<&str>, message: Option<&str>) -> String {
+    [reason, message].into_iter().flatten().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ")
+}

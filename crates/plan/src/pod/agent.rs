@@ -1,0 +1,82 @@
+//! The container that talks to Buildkite.
+//!
+//! The agent's credentials and endpoint appear here and nowhere else in a pod.
+
+use bk_api::{BuildJob, build_job::BuildkiteJob, config::TOKEN_KEY};
+use k8s_openapi::api::core::v1::{
+    Container, EnvVar, EnvVarSource, ObjectFieldSelector, PodSpec, SecretKeySelector,
+};
+
+use super::{AGENT_CONTAINER, PodSettings, WORKSPACE, env, shim::Run};
+
+/// What the agent hides in logs by default; a list given to it replaces its own.
+const REDACTED_VARS: &str = "*_PASSWORD,*_SECRET,*_TOKEN,*_PRIVATE_KEY,*_SSH_KEY,*_ACCESS_KEY,*_SECRET_KEY,\
+                             *_CONNECTION_STRING,*_API_KEY";
+
+/// The `agent` container.
+pub(super) fn container(job: &BuildJob, spec: &PodSpec, run: &Run, settings: &PodSettings) -> Container {
+    let base = Container {
+        name: AGENT_CONTAINER.to_owned(),
+        image: Some(settings.agent_image.clone()),
+        ..Container::default()
+    };
+    match &job.spec.buildkite {
+        None => Container { command: Some(run.standalone_agent()), ..base },
+        Some(buildkite) => {
+            let grace =
+                spec.termination_grace_period_seconds.unwrap_or(settings.termination_grace_period_seconds);
+            Container {
+                command: Some(run.agent(&["buildkite-agent", "start"])),
+                env: Some(environment(buildkite, run.names.len(), grace, settings)),
+                ..base
+            }
+        }
+    }
+}
+
+fn environment(job: &BuildkiteJob, managed: usize, grace: i64, settings: &PodSettings) -> Vec<EnvVar> {
+    vec![
+        env("BUILDKITE_KUBERNETES_EXEC", "true"),
+        env("BUILDKITE_CONTAINER_COUNT", managed.to_string()),
+        // The fence has proved that all containers run; the agent need not watch for it.
+        env("BUILDKITE_KUBERNETES_CONTAINER_START_TIMEOUT", "0s"),
+        env("BUILDKITE_AGENT_TAGS", job.agent_query_rules.join(",")),
+        from_field("BUILDKITE_K8S_NODE", "spec.nodeName"),
+        from_field("BUILDKITE_K8S_NAMESPACE", "metadata.namespace"),
+        from_field("BUILDKITE_K8S_SERVICE_ACCOUNT", "spec.serviceAccountName"),
+        env("BUILDKITE_BUILD_PATH", format!("{WORKSPACE}/build")),
+        env("BUILDKITE_HOOKS_PATH", format!("{WORKSPACE}/hooks")),
+        env("BUILDKITE_PLUGINS_PATH", format!("{WORKSPACE}/plugins")),
+        env("BUILDKITE_SOCKETS_PATH", format!("{WORKSPACE}/sockets/agent")),
+        env("BUILDKITE_SHELL", "/bin/sh -ec"),
+        // An agent with one job has no use for a stream of pings.
+        env("BUILDKITE_AGENT_PING_MODE", "poll-only"),
+        env("BUILDKITE_AGENT_ENDPOINT", &settings.endpoint),
+        EnvVar {
+            name: TOKEN_KEY.to_owned(),
+            value: None,
+            value_from: Some(EnvVarSource {
+                secret_key_ref: Some(SecretKeySelector {
+                    name: settings.agent_token_secret.clone(),
+                    key: TOKEN_KEY.to_owned(),
+                    optional: None,
+                }),
+                ..EnvVarSource::default()
+            }),
+        },
+        env("BUILDKITE_AGENT_ACQUIRE_JOB", &job.job_uuid),
+        env("BUILDKITE_REDACTED_VARS", REDACTED_VARS),
+        env("BUILDKITE_CANCEL_GRACE_PERIOD", grace.max(1).to_string()),
+        env("BUILDKITE_SIGNAL_GRACE_PERIOD_SECONDS", (grace - 10).max(0).to_string()),
+    ]
+}
+
+fn from_field(name: &str, path: &str) -> EnvVar {
+    let field_ref =
+        Some(ObjectFieldSelector { field_path: path.to_owned(), ..ObjectFieldSelector::default() });
+    EnvVar {
+        name: name.to_owned(),
+        value: None,
+        value_from: Some(EnvVarSource { field_ref, ..EnvVarSource::default() }),
+    }
+}

@@ -1,0 +1,133 @@
+//! What the managed containers run: the agent's bootstrap, phase by phase.
+//!
+//! A Buildkite job's bootstrap connects to the `agent` container, which hands out the environment and relays
+//! logs and exit statuses. A standalone job's bootstrap finds its environment in the container.
+
+use bk_api::BuildJob;
+use k8s_openapi::api::core::v1::{Container, EnvVar};
+
+use super::{
+    CHECKOUT_CONTAINER, PodSettings, WORKSPACE, env,
+    shim::Run,
+    workload::{CommandContainer, Workload},
+};
+
+const AGENT_BINARY: &str = "/workspace/buildkite-agent";
+const SHELL: &str = "/bin/sh -ec";
+
+/// A managed container and what it has to do when its turn comes.
+pub(super) struct Turn {
+    pub(super) container: Container,
+    phases: &'static str,
+    script: Option<String>,
+}
+
+/// The managed containers in the order of their turns.
+pub(super) fn turns(job: &BuildJob, workload: &Workload, settings: &PodSettings) -> Vec<Turn> {
+    let checkout_in_first = !needs_own_checkout(job, workload, settings);
+    let mut turns = Vec::with_capacity(workload.containers.len() + 1);
+    if !checkout_in_first {
+        let container = Container {
+            name: CHECKOUT_CONTAINER.to_owned(),
+            image: Some(settings.agent_image.clone()),
+            ..Container::default()
+        };
+        turns.push(Turn { container, phases: "plugin,checkout", script: None });
+    }
+    for (index, CommandContainer { container, script }) in workload.containers.iter().enumerate() {
+        let phases =
+            if index == 0 && checkout_in_first { "plugin,checkout,command" } else { "plugin,command" };
+        turns.push(Turn { container: container.clone(), phases, script: script.clone() });
+    }
+    turns
+}
+
+/// A checkout needs git and ssh, which only the agent's image is known to have. If the command runs in that
+/// image anyway, or there is nothing to check out, one container does both and the job starts sooner.
+fn needs_own_checkout(job: &BuildJob, workload: &Workload, settings: &PodSettings) -> bool {
+    let has_source = job.spec.buildkite.is_some() || job.spec.source.is_some();
+    let only_agent_image = workload.containers.len() == 1
+        && workload.containers[0].container.image.as_deref() == Some(settings.agent_image.as_str());
+    has_source && !only_agent_image
+}
+
+/// The managed containers, ready for the pod.
+pub(super) fn containers(
+    job: &BuildJob,
+    turns: Vec<Turn>,
+    run: &Run,
+    settings: &PodSettings,
+) -> Vec<Container> {
+    turns.into_iter().enumerate().map(|(id, turn)| container(job, id, turn, run, settings)).collect()
+}
+
+fn container(job: &BuildJob, id: usize, turn: Turn, run: &Run, settings: &PodSettings) -> Container {
+    let Turn { mut container, phases, script } = turn;
+    let standalone = job.spec.buildkite.is_none();
+    let bootstrap = if standalone { "bootstrap" } else { "kubernetes-bootstrap" };
+    container.command = Some(run.job(&container.name, standalone, &[AGENT_BINARY, bootstrap]));
+
+    let own_shell = container.env.iter().flatten().any(|var| var.name == "BUILDKITE_SHELL");
+    let vars = container.env.get_or_insert_default();
+    if container.name != CHECKOUT_CONTAINER {
+        vars.extend(job.spec.env.iter().cloned());
+    }
+    vars.push(env("BUILDKITE_BOOTSTRAP_PHASES", phases));
+    if let Some(script) = script {
+        vars.push(env("BUILDKITE_COMMAND", script));
+    }
+    vars.push(env("BUILDKITE_CONTAINER_ID", id.to_string()));
+    vars.push(env("BUILDKITE_SOCKETS_PATH", format!("{WORKSPACE}/sockets/{}", container.name)));
+    if standalone {
+        vars.extend(standalone_env(job, settings));
+        if !own_shell {
+            vars.push(env("BUILDKITE_SHELL", SHELL));
+        }
+    }
+    container
+}
+
+/// What the agent would have told a standalone job's bootstrap.
+fn standalone_env(job: &BuildJob, settings: &PodSettings) -> Vec<EnvVar> {
+    let name = job.metadata.name.clone().unwrap_or_default();
+    let id = job.metadata.uid.clone().unwrap_or_else(|| name.clone());
+    let mut vars = vec![
+        env("CI", "true"),
+        env("BUILDKITE", "true"),
+        env("BUILDKITE_JOB_ID", id),
+        env("BUILDKITE_AGENT_NAME", "standalone"),
+        env(
+            "BUILDKITE_ORGANIZATION_SLUG",
+            job.metadata.namespace.clone().unwrap_or_else(|| "default".to_owned()),
+        ),
+        env("BUILDKITE_PIPELINE_SLUG", name),
+        env("BUILDKITE_PIPELINE_PROVIDER", "git"),
+        env("BUILDKITE_PULL_REQUEST", "false"),
+        env("BUILDKITE_BIN_PATH", WORKSPACE),
+        env("BUILDKITE_BUILD_PATH", format!("{WORKSPACE}/build")),
+        env("BUILDKITE_BUILD_CHECKOUT_PATH", format!("{WORKSPACE}/build/buildkite")),
+        env("BUILDKITE_HOOKS_PATH", format!("{WORKSPACE}/hooks")),
+        env("BUILDKITE_PLUGINS_PATH", format!("{WORKSPACE}/plugins")),
+        // Nobody is there to be told which commit was resolved.
+        env("BUILDKITE_COMMIT_RESOLVED", "true"),
+        env("BUILDKITE_CANCEL_GRACE_PERIOD", settings.termination_grace_period_seconds.max(1).to_string()),
+    ];
+    match &job.spec.source {
+        Some(source) => vars.extend([
+            env("BUILDKITE_REPO", &source.repo),
+            env("BUILDKITE_COMMIT", &source.commit),
+            env("BUILDKITE_BRANCH", &source.branch),
+        ]),
+        // The bootstrap insists on a repository even when it is told not to use it.
+        None => vars.extend([
+            env("BUILDKITE_SKIP_CHECKOUT", "true"),
+            env("BUILDKITE_REPO", "none"),
+            env("BUILDKITE_COMMIT", "HEAD"),
+            env("BUILDKITE_BRANCH", "main"),
+        ]),
+    }
+    if !job.spec.plugins.is_empty() {
+        vars.push(env("BUILDKITE_PLUGINS", serde_json::Value::from(job.spec.plugins.clone()).to_string()));
+    }
+    vars
+}

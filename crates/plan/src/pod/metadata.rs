@@ -1,0 +1,42 @@
+//! Labels and annotations of a job pod.
+
+use std::collections::BTreeMap;
+
+use bk_api::{BuildJob, names};
+
+/// Labels by which pods are found, and one for each agent query rule that is a legal label.
+pub(super) fn labels(job: &BuildJob) -> BTreeMap<String, String> {
+    let mut labels = BTreeMap::new();
+    let name = job.metadata.name.clone().unwrap_or_default();
+    labels.insert(names::LABEL_BUILD_JOB.to_owned(), name);
+    if let Some(buildkite) = &job.spec.buildkite {
+        labels.insert(names::LABEL_JOB_UUID.to_owned(), buildkite.job_uuid.clone());
+        for (key, value) in buildkite.agent_query_rules.iter().filter_map(|rule| rule.split_once('=')) {
+            if !key.is_empty() && names::is_label_value(key) && names::is_label_value(value) {
+                labels.insert(format!("{}{key}", names::LABEL_TAG_PREFIX), value.to_owned());
+            }
+        }
+    }
+    labels
+}
+
+/// What people and tools want to know about a pod at a glance.
+pub(super) fn annotations(job: &BuildJob, attempt: u32) -> BTreeMap<String, String> {
+    let mut annotations = BTreeMap::new();
+    let mut add = |key: &str, value: String| annotations.insert(key.to_owned(), value);
+    add(names::ANNOTATION_SAFE_TO_EVICT, "false".to_owned());
+    add(names::ANNOTATION_ATTEMPT, attempt.to_string());
+    if let Some(source) = &job.spec.source {
+        add(names::ANNOTATION_BUILD_BRANCH, source.branch.clone());
+        add(names::ANNOTATION_BUILD_REPO, source.repo.clone());
+    }
+    if let Some(buildkite) = &job.spec.buildkite {
+        let url = buildkite.url.clone().unwrap_or_default();
+        add(names::ANNOTATION_JOB_URL, format!("{url}#{}", buildkite.job_uuid));
+        add(names::ANNOTATION_BUILD_URL, url);
+        add(names::ANNOTATION_PIPELINE_SLUG, buildkite.pipeline.clone().unwrap_or_default());
+        add(names::ANNOTATION_STEP_KEY, buildkite.step.clone().unwrap_or_default());
+        add(names::ANNOTATION_JOB_PRIORITY, buildkite.priority.unwrap_or_default().to_string());
+    }
+    annotations
+}

@@ -1,0 +1,82 @@
+//! Reading JSON that people wrote into Kubernetes types, without losing what does not fit.
+
+use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+use super::RenderError;
+
+/// Reads `value` as a `T`. A field of the wrong type and a field that `T` does not have are refused with
+/// their path below `path`; Kubernetes' own types would ignore the latter.
+pub(super) fn read<T: DeserializeOwned + Serialize>(value: &Value, path: &str) -> Result<T, RenderError> {
+    let typed: T = serde_path_to_error::deserialize(value).map_err(|error| {
+        let inner = error.path().to_string();
+        let path = if inner == "." { path.to_owned() } else { format!("{path}.{inner}") };
+        RenderError { path, problem: error.into_inner().to_string() }
+    })?;
+    // Kubernetes' types always serialise: they hold nothing but strings, numbers, lists and maps.
+    let known = serde_json::to_value(&typed)
+        .map_err(|error| RenderError { path: path.to_owned(), problem: error.to_string() })?;
+    match unknown(value, &known, path) {
+        Some(path) => Err(RenderError { path, problem: "there is no such field".to_owned() }),
+        None => Ok(typed),
+    }
+}
+
+/// The path of the first thing in `given` that is missing in `known`. Empty values may be: they mean nothing.
+fn unknown(given: &Value, known: &Value, path: &str) -> Option<String> {
+    match (given, known) {
+        (Value::Object(given), Value::Object(known)) => given.iter().find_map(|(key, value)| {
+            let path = format!("{path}.{key}");
+            match known.get(key) {
+                Some(known) => unknown(value, known, &path),
+                None if is_empty(value) => None,
+                None => Some(path),
+            }
+        }),
+        (Value::Array(given), Value::Array(known)) => given
+            .iter()
+            .zip(known)
+            .enumerate()
+            .find_map(|(index, (given, known))| unknown(given, known, &format!("{path}[{index}]"))),
+        _ => None,
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(list) => list.is_empty(),
+        Value::Object(object) => object.values().all(is_empty),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::PodSpec;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    #[rstest]
+    #[case(json!({"containers": [{"image": "a", "comand": ["x"]}]}), "podSpec.containers[0].comand: there is no such field")]
+    #[case(json!({"container": [{"image": "a"}]}), "podSpec.container: there is no such field")]
+    #[case(json!({"containers": [{"image": 3}]}), "podSpec.containers[0].image: invalid type: integer `3`, expected a string")]
+    #[case(json!("x"), "podSpec: invalid type: string \"x\", expected struct PodSpec")]
+    fn faults_are_named_with_their_path(#[case] value: Value, #[case] expected: &str) {
+        let error = read::<PodSpec>(&value, "podSpec").unwrap_err();
+        assert_eq!(error.to_string(), expected);
+    }
+
+    #[test]
+    fn quantities_and_empty_values_pass() {
+        let value = json!({
+            "volumes": [],
+            "nodeSelector": null,
+            "containers": [{"image": "a", "resources": {"requests": {"cpu": "500m"}, "limits": {}}}],
+        });
+        let spec: PodSpec = read(&value, "podSpec").unwrap();
+        assert_eq!(spec.containers.len(), 1);
+    }
+}
