@@ -1,2 +1,45 @@
-//! Stub.
-fn main() {}
+//! Developer tasks: `cargo xtask --help`.
+
+mod cache;
+mod cluster;
+mod deps;
+mod images;
+mod process;
+mod progress;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Parser;
+
+/// Developer tasks.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(clap::Subcommand)]
+enum Task {
+    /// Install the packages and build the programs that the other tasks need.
+    Deps,
+    /// Run a real Kubernetes on this machine.
+    Cluster(cluster::Args),
+    /// Build the project's container images.
+    Images(images::Args),
+}
+
+fn main() -> Result<ExitCode> {
+    match Cli::parse().task {
+        Task::Deps => deps::run().map(|()| ExitCode::SUCCESS),
+        Task::Cluster(args) => cluster::run(&args),
+        Task::Images(args) => images::run(args).map(|()| ExitCode::SUCCESS),
+    }
+}
+
+/// The root of the source tree.
+fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this package is a directory of the workspace")
+}

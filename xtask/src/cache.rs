@@ -1,0 +1,69 @@
+//! Where things are kept that are costly to make: outside the work tree, so that `git clean` does not lose them.
+
+use std::env;
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::progress;
+
+/// The cache directory: `$BUILDKITE_OPERATOR_CACHE`, or `buildkite-operator` in the user's cache directory.
+pub(crate) fn root() -> Result<PathBuf> {
+    root_from(|name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from))
+        .context("no place for the cache: set HOME, XDG_CACHE_HOME or BUILDKITE_OPERATOR_CACHE")
+}
+
+fn root_from(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    variable("BUILDKITE_OPERATOR_CACHE").or_else(|| {
+        let caches = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")))?;
+        Some(caches.join("buildkite-operator"))
+    })
+}
+
+/// Takes a lock that lasts as long as the returned file is open, at the latest until this process ends.
+pub(crate) fn lock(path: &Path, purpose: &str) -> Result<File> {
+    if let Some(directory) = path.parent() {
+        fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
+    }
+    let file = File::create(path).with_context(|| format!("creating the lock {}", path.display()))?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            progress::step(&format!("waiting for another run that is {purpose}"), || Ok(file.lock()?))?;
+        }
+        Err(TryLockError::Error(error)) => {
+            return Err(error).with_context(|| format!("locking {}", path.display()));
+        }
+    }
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_particular_variable_decides() {
+        let variables = [("BUILDKITE_OPERATOR_CACHE", "/a"), ("XDG_CACHE_HOME", "/b"), ("HOME", "/c")];
+        let expected = ["/a", "/b/buildkite-operator", "/c/.cache/buildkite-operator"];
+        for (skipped, expected) in expected.into_iter().enumerate() {
+            let lookup = |name: &str| {
+                let set = variables.iter().skip(skipped).find(|(variable, _)| *variable == name);
+                set.map(|(_, value)| PathBuf::from(value))
+            };
+            assert_eq!(root_from(lookup), Some(PathBuf::from(expected)));
+        }
+        assert_eq!(root_from(|_| None), None);
+    }
+
+    #[test]
+    fn a_lock_is_held_until_it_is_dropped() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/lock");
+        let held = lock(&path, "testing").unwrap();
+        assert!(matches!(File::open(&path).unwrap().try_lock(), Err(TryLockError::WouldBlock)));
+        drop(held);
+        File::open(&path).unwrap().try_lock().unwrap();
+    }
+}

@@ -1,0 +1,157 @@
+//! A real Kubernetes on this machine: one node, every component a process, nothing simulated.
+//!
+//! A cluster has a name, a directory and a block of addresses; several live side by side. [`node`] tells how they keep
+//! out of each other's way, [`network`] how they are reached.
+
+mod cgroup;
+mod component;
+mod config;
+mod down;
+mod logs;
+mod network;
+mod node;
+mod pki;
+mod readiness;
+mod state;
+mod status;
+mod up;
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, Result};
+
+use self::node::Node;
+use self::state::Home;
+use crate::{cache, deps, progress};
+
+/// The cluster that is meant when none is named.
+pub(crate) const DEFAULT_NAME: &str = "dev";
+
+/// Which cluster, and what to do with it.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(clap::Subcommand)]
+enum Action {
+    /// Start the cluster, or what is missing of it, and wait until it works.
+    Up(Choice),
+    /// Stop the cluster and remove everything it made on this machine.
+    Down(Choice),
+    /// Show the components; exits with 1 if one of them is down.
+    Status(Choice),
+    /// Show the end of the components' logs.
+    Logs {
+        /// The component; all of them if none is named.
+        component: Option<String>,
+        /// How many lines to show of each.
+        #[arg(long, short = 'n', default_value_t = 20)]
+        lines: usize,
+        /// Go on with what comes.
+        #[arg(long, short)]
+        follow: bool,
+        #[command(flatten)]
+        choice: Choice,
+    },
+}
+
+/// A cluster among others.
+#[derive(clap::Args)]
+struct Choice {
+    /// The cluster's name.
+    #[arg(long, default_value = DEFAULT_NAME, value_parser = state::check_name)]
+    name: String,
+    /// The directory with everything the cluster has; by default one in the cache, named after the cluster.
+    #[arg(long, value_name = "DIR")]
+    state: Option<PathBuf>,
+}
+
+impl Choice {
+    fn home(&self) -> Result<Home> {
+        match &self.state {
+            Some(directory) => Home::new(directory),
+            None => Home::new(&cache::root()?.join("clusters").join(&self.name)),
+        }
+    }
+
+    /// The cluster's record, which has to be there.
+    fn existing(&self) -> Result<(Home, state::State)> {
+        let home = self.home()?;
+        let state = home.load()?;
+        let state = state.with_context(|| {
+            format!(
+                "there is no cluster {} in {}: start it with `cluster up`",
+                self.name,
+                home.root().display()
+            )
+        })?;
+        Ok((home, state))
+    }
+}
+
+/// Does what the command line says.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    match &args.action {
+        Action::Up(choice) => {
+            let home = choice.home()?;
+            let _lock = cache::lock(&home.lock(), "changing this cluster")?;
+            if !up::up(&home, &choice.name)? {
+                progress::note(&format!("cluster {} is up already", choice.name));
+            }
+            print_status(choice)
+        }
+        Action::Down(choice) => {
+            let home = choice.home()?;
+            let lock = cache::lock(&home.lock(), "changing this cluster")?;
+            if !down::down(&home)? {
+                progress::note(&format!("there is no cluster {} to remove", choice.name));
+            }
+            fs::remove_file(home.lock()).context("removing the cluster's lock")?;
+            drop(lock);
+            Ok(ExitCode::SUCCESS)
+        }
+        Action::Status(choice) => print_status(choice),
+        Action::Logs { component, lines, follow, choice } => {
+            let (home, _) = choice.existing()?;
+            logs::show(&home, component.as_deref(), *lines, *follow)
+        }
+    }
+}
+
+fn print_status(choice: &Choice) -> Result<ExitCode> {
+    let (home, state) = choice.existing()?;
+    let well = status::print(&home, &state, &deps::kubernetes()?)?;
+    Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A `kubectl` with the administrator's access. The cluster is on this machine, so no proxy is in between.
+fn kubectl(home: &Home, programs: &Path) -> Command {
+    let mut command = Command::new(programs.join("kubectl"));
+    command.arg("--kubeconfig").arg(home.kubeconfig());
+    for proxy in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+        command.env_remove(proxy);
+    }
+    command
+}
+
+/// The socket of the containerd of a running cluster.
+pub(crate) fn containerd_socket(name: &str) -> Result<PathBuf> {
+    let choice = Choice { name: name.to_owned(), state: None };
+    let (_, state) = choice.existing()?;
+    let node = Node::find(&state);
+    let node = node.with_context(|| format!("cluster {name} does not run: start it with `cluster up`"))?;
+    Ok(node.containerd_socket())
+}
+
+/// Writes a file that only its owner may read.
+fn write_private(path: &Path, contents: &str) -> Result<()> {
+    let file = File::options().write(true).create(true).truncate(true).mode(0o600).open(path);
+    file.and_then(|mut file| file.write_all(contents.as_bytes()))
+        .with_context(|| format!("writing {}", path.display()))
+}

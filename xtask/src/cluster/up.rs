@@ -1,0 +1,214 @@
+//! From nothing, from a half, or from what was running yesterday, to a cluster that works.
+
+use std::collections::HashMap;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+
+use super::component::Component;
+use super::config::{self, PAUSE_IMAGE, Settings};
+use super::node::Node;
+use super::readiness::{prints, resolves, wait};
+use super::state::{Home, State};
+use super::{cgroup, kubectl, network, pki};
+use crate::images::archive::{self, Entry, ImageConfig, LayerSource};
+use crate::{deps, process, progress};
+
+/// Much longer than anything takes on a slow and busy machine.
+const LIMIT: Duration = Duration::from_mins(2);
+
+/// Brings the cluster up and returns whether there was anything to do.
+pub(crate) fn up(home: &Home, name: &str) -> Result<bool> {
+    ensure!(rustix::process::geteuid().is_root(), "a cluster makes namespaces and mounts: run this as root");
+    deps::packages()?;
+    let programs = deps::kubernetes()?;
+    home.create()?;
+    let known = home.load()?;
+    if let Some(state) = &known {
+        ensure!(state.name == name, "{} holds the cluster {:?}", home.root().display(), state.name);
+        if works(home, state, &programs) {
+            return Ok(false);
+        }
+    }
+    progress::step(&format!("starting cluster {name}"), || {
+        let (state, node) = start_node(home, known, name, &programs)?;
+        Start { home, state: &state, node: &node, programs: &programs, started: HashMap::new() }.run()
+    })?;
+    Ok(true)
+}
+
+/// Whether all is running, and the API server is well.
+fn works(home: &Home, state: &State, programs: &Path) -> bool {
+    let Some(running) = Node::find(state).and_then(|node| node.programs().ok()) else { return false };
+    let complete = Component::ALL.iter().all(|component| running.contains_key(component.name()));
+    complete
+        && network::linked(state.block)
+        && prints(&mut node_status(home, state, programs), "True").is_ok()
+}
+
+/// Finds the node or makes it, and connects it.
+fn start_node(home: &Home, known: Option<State>, name: &str, programs: &Path) -> Result<(State, Node)> {
+    let _lock = network::lock()?;
+    let mut state = match known {
+        Some(state) => state,
+        None => State { name: name.to_owned(), block: network::choose()?, node: None },
+    };
+    home.save(&state)?;
+    home.lay_out()?;
+    let node = if let Some(node) = Node::find(&state) {
+        node
+    } else {
+        // What a crash, a reboot or a killed run has left.
+        super::down::release(&state)?;
+        network::check_free(state.block)?;
+        cgroup::create(&state.block.tag())?;
+        Node::start(home, &mut state, programs)?
+    };
+    network::connect(state.block, &node)?;
+    Ok((state, node))
+}
+
+/// The start of the components that do not run.
+struct Start<'a> {
+    home: &'a Home,
+    state: &'a State,
+    node: &'a Node,
+    programs: &'a Path,
+    /// What was started here and now.
+    started: HashMap<Component, Child>,
+}
+
+impl Start<'_> {
+    fn run(mut self) -> Result<()> {
+        pki::ensure(self.home, self.state)?;
+        pki::write_kubeconfig(self.home, self.state)?;
+        self.write_files()?;
+
+        self.ensure(&[Component::Containerd, Component::Etcd, Component::ApiServer])?;
+        self.import_pause()?;
+        self.wait_for_api()?;
+        self.apply_objects()?;
+        self.ensure(&Component::ALL)?;
+        self.wait_for_node()?;
+        self.wait_for_names()?;
+        self.wait_for_account()
+    }
+
+    fn write_files(&self) -> Result<()> {
+        let network_plugins = ["/usr/lib/cni", "/opt/cni/bin"];
+        let network_plugins =
+            network_plugins.into_iter().find(|path| Path::new(path).join("bridge").exists());
+        let settings = Settings {
+            name: &self.state.name,
+            block: self.state.block,
+            network_plugins: network_plugins
+                .context("found no network plugins in /usr/lib/cni or /opt/cni/bin")?,
+            name_servers: &name_servers(),
+        };
+        for (name, contents) in config::files(&settings) {
+            let path = self.home.config().join(name);
+            let parent = path.parent().context("configuration files are in a directory")?;
+            fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
+            fs::write(&path, contents).with_context(|| format!("writing {}", path.display()))?;
+        }
+        Ok(())
+    }
+
+    /// Starts those of the components that do not run.
+    fn ensure(&mut self, components: &[Component]) -> Result<()> {
+        let running = self.node.programs()?;
+        for component in components {
+            if !running.contains_key(component.name()) && !self.started.contains_key(component) {
+                let arguments = component.arguments(&self.state.name, self.state.block);
+                let log = self.home.log(component.name());
+                let child = self.node.spawn(&component.program(), &arguments, &log)?;
+                self.started.insert(*component, child);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives the node the image of the pods' sandboxes, which no registry has.
+    fn import_pause(&mut self) -> Result<()> {
+        let archive = self.home.root().join("pause.tar");
+        if !archive.exists() {
+            let program = Entry::new("pause", 0o755, archive::Node::File(self.home.root().join("pause")));
+            let config = ImageConfig { entrypoint: vec!["/pause".to_owned()], ..ImageConfig::default() };
+            archive::write(&archive, PAUSE_IMAGE, vec![LayerSource::Entries(vec![program])], &config)?;
+        }
+        let node = self.node;
+        self.wait(Component::Containerd, "serving", || import(node, &archive))
+    }
+
+    fn wait_for_api(&mut self) -> Result<()> {
+        let (home, programs) = (self.home, self.programs);
+        self.wait(Component::ApiServer, "ready", || {
+            prints(kubectl(home, programs).args(["get", "--raw", "/readyz"]), "ok")
+        })
+    }
+
+    fn apply_objects(&self) -> Result<()> {
+        let objects = self.home.config().join("objects.json");
+        let mut command = kubectl(self.home, self.programs);
+        command
+            .args(["apply", "--server-side", "--force-conflicts", "--validate=ignore", "--filename"])
+            .arg(objects);
+        process::run(&mut command).context("creating the cluster's own objects")?;
+        Ok(())
+    }
+
+    fn wait_for_node(&mut self) -> Result<()> {
+        let (home, state, programs) = (self.home, self.state, self.programs);
+        self.wait(Component::Kubelet, "reporting a ready node", || {
+            prints(&mut node_status(home, state, programs), "True")
+        })
+    }
+
+    fn wait_for_names(&mut self) -> Result<()> {
+        let block = self.state.block;
+        self.wait(Component::Dns, "answering through its Service, which is kube-proxy's work", || {
+            resolves(block.dns_service(), "kubernetes.default.svc.cluster.local", block.api_service())
+        })
+    }
+
+    fn wait_for_account(&mut self) -> Result<()> {
+        let (home, programs) = (self.home, self.programs);
+        self.wait(Component::ControllerManager, "giving the namespace its service account", || {
+            let query = ["get", "serviceaccount", "default", "--namespace=default", "--output=name"];
+            prints(kubectl(home, programs).args(query), "serviceaccount/default")
+        })
+    }
+
+    fn wait(&mut self, component: Component, what: &str, ready: impl FnMut() -> Result<()>) -> Result<()> {
+        let log = self.home.log(component.name());
+        wait(component, what, &log, self.started.get_mut(&component), LIMIT, ready)
+    }
+}
+
+fn node_status(home: &Home, state: &State, programs: &Path) -> Command {
+    let mut command = kubectl(home, programs);
+    let condition = r#"--output=jsonpath={.status.conditions[?(@.type=="Ready")].status}"#;
+    command.args(["get", "node", &state.name, condition, "--request-timeout=5s"]);
+    command
+}
+
+/// The machine's name servers; those behind a local stub if that is what it has.
+fn name_servers() -> Vec<Ipv4Addr> {
+    let files = ["/etc/resolv.conf", "/run/systemd/resolve/resolv.conf"].map(PathBuf::from);
+    let servers =
+        files.iter().map(|file| config::name_servers(&fs::read_to_string(file).unwrap_or_default()));
+    servers.into_iter().find(|servers| !servers.is_empty()).unwrap_or_default()
+}
+
+/// Gives the node the images of an archive.
+fn import(node: &Node, archive: &Path) -> Result<()> {
+    let mut command = Command::new("ctr");
+    command.arg("--address").arg(node.containerd_socket());
+    command.args(["--namespace", "k8s.io", "images", "import"]).arg(archive);
+    process::run(&mut command)?;
+    Ok(())
+}

@@ -1,0 +1,33 @@
+//! What the local cluster, the images and the tests need from outside: Debian packages, Kubernetes, the agent.
+
+mod golang;
+mod packages;
+
+use std::path::PathBuf;
+
+use anyhow::Result;
+
+use crate::progress;
+
+/// Installs missing packages and builds missing programs; what is there already costs nothing.
+pub(crate) fn run() -> Result<()> {
+    packages()?;
+    progress::note(&format!("Kubernetes: {}", kubernetes()?.display()));
+    progress::note(&format!("buildkite-agent: {}", agent()?.display()));
+    Ok(())
+}
+
+/// Installs the packages that are missing.
+pub(crate) fn packages() -> Result<()> {
+    packages::install()
+}
+
+/// The directory that holds `kube-apiserver`, `kubelet`, `kubectl`, `etcd`, `coredns` and the rest.
+pub(crate) fn kubernetes() -> Result<PathBuf> {
+    golang::KUBERNETES.build()
+}
+
+/// The `buildkite-agent` program, statically linked.
+pub(crate) fn agent() -> Result<PathBuf> {
+    Ok(golang::AGENT.build()?.join("buildkite-agent"))
+}
