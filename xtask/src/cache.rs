@@ -2,6 +2,8 @@
 
 use std::env;
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -22,11 +24,27 @@ fn root_from(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
 }
 
 /// Takes a lock that lasts as long as the returned file is open, at the latest until this process ends.
+///
+/// Whoever holds it may remove the file.
 pub(crate) fn lock(path: &Path, purpose: &str) -> Result<File> {
-    if let Some(directory) = path.parent() {
-        fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
+    loop {
+        if let Some(directory) = path.parent() {
+            fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
+        }
+        let file = match File::create(path) {
+            // The directory went with the last holder.
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            file => file.with_context(|| format!("creating the lock {}", path.display()))?,
+        };
+        let file = take(file, path, purpose)?;
+        // The last holder may have removed the file, and somebody else may have made it anew.
+        if fs::metadata(path).is_ok_and(|now| file.metadata().is_ok_and(|held| held.ino() == now.ino())) {
+            return Ok(file);
+        }
     }
-    let file = File::create(path).with_context(|| format!("creating the lock {}", path.display()))?;
+}
+
+fn take(file: File, path: &Path, purpose: &str) -> Result<File> {
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
@@ -65,5 +83,20 @@ mod tests {
         assert!(matches!(File::open(&path).unwrap().try_lock(), Err(TryLockError::WouldBlock)));
         drop(held);
         File::open(&path).unwrap().try_lock().unwrap();
+    }
+
+    #[test]
+    fn a_waiter_does_not_get_a_lock_that_was_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/lock");
+        let held = lock(&path, "testing").unwrap();
+        let waiter = std::thread::spawn({
+            let path = path.clone();
+            move || lock(&path, "testing").unwrap()
+        });
+        fs::remove_dir_all(directory.path().join("a")).unwrap();
+        drop(held);
+        let taken = waiter.join().unwrap();
+        assert_eq!(taken.metadata().unwrap().ino(), fs::metadata(&path).unwrap().ino());
     }
 }

@@ -148,6 +148,9 @@ fn control_plane_client(name: &str) -> Vec<String> {
         ("authentication-kubeconfig", kubeconfig.clone()),
         ("authorization-kubeconfig", kubeconfig),
         ("bind-address", "127.0.0.1".to_owned()),
+        // The defaults protect large clusters, and let the controllers start one after the other for seconds.
+        ("kube-api-qps", "500".to_owned()),
+        ("kube-api-burst", "1000".to_owned()),
         // There is one of each, and an election would cost seconds after each restart.
         ("leader-elect", "false".to_owned()),
     ])

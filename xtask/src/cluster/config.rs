@@ -107,6 +107,8 @@ fn kubelet(Settings { block, .. }: &Settings<'_>) -> Value {
         "imageGCHighThresholdPercent": 100,
         // The kubelet cannot measure every machine's root device.
         "localStorageCapacityIsolation": false,
+        "kubeAPIQPS": 500,
+        "kubeAPIBurst": 1000,
         "maxPods": 250,
         "readOnlyPort": 0,
         "resolvConf": format!("{CLUSTER}/config/resolv.conf"),
@@ -131,6 +133,7 @@ fn proxy(Settings { name, block, .. }: &Settings<'_>) -> Value {
         "iptables": {"minSyncPeriod": "100ms"},
         "metricsBindAddress": "127.0.0.1:10249",
         "mode": "iptables",
+        "nodePortAddresses": ["primary"],
     })
 }
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 
 use super::component::Component;
 use super::config::{self, PAUSE_IMAGE, Settings};
@@ -95,7 +95,8 @@ impl Start<'_> {
         self.ensure(&Component::ALL)?;
         self.wait_for_node()?;
         self.wait_for_names()?;
-        self.wait_for_account()
+        self.wait_for_account()?;
+        self.check_running()
     }
 
     fn write_files(&self) -> Result<()> {
@@ -113,6 +114,10 @@ impl Start<'_> {
             let path = self.home.config().join(name);
             let parent = path.parent().context("configuration files are in a directory")?;
             fs::create_dir_all(parent).with_context(|| format!("creating {}", parent.display()))?;
+            // kube-proxy ends when its file is written, even with the same contents.
+            if fs::read_to_string(&path).is_ok_and(|before| before == contents) {
+                continue;
+            }
             fs::write(&path, contents).with_context(|| format!("writing {}", path.display()))?;
         }
         Ok(())
@@ -164,6 +169,9 @@ impl Start<'_> {
     fn wait_for_node(&mut self) -> Result<()> {
         let (home, state, programs) = (self.home, self.state, self.programs);
         self.wait(Component::Kubelet, "reporting a ready node", || {
+            // The status alone may be what a kubelet reported that has ended since.
+            let health = format!("/api/v1/nodes/{}/proxy/healthz", state.name);
+            prints(kubectl(home, programs).args(["get", "--raw", &health]), "ok")?;
             prints(&mut node_status(home, state, programs), "True")
         })
     }
@@ -181,6 +189,18 @@ impl Start<'_> {
             let query = ["get", "serviceaccount", "default", "--namespace=default", "--output=name"];
             prints(kubectl(home, programs).args(query), "serviceaccount/default")
         })
+    }
+
+    /// Catches those that ended after they had started well.
+    fn check_running(&self) -> Result<()> {
+        let running = self.node.programs()?;
+        if let Some(component) =
+            Component::ALL.iter().find(|component| !running.contains_key(component.name()))
+        {
+            let log = self.home.log(component.name());
+            bail!("{component} has ended; the end of {}:\n{}", log.display(), process::tail(&log, 15));
+        }
+        Ok(())
     }
 
     fn wait(&mut self, component: Component, what: &str, ready: impl FnMut() -> Result<()>) -> Result<()> {

@@ -28,13 +28,15 @@ pub(super) fn acquire() -> Result<()> {
     Ok(())
 }
 
-/// Turns it off again if it was off before, and no other cluster needs it.
+/// Turns it off again if it was off before, once no other cluster needs it, and removes what clusters share.
 pub(super) fn release() -> Result<()> {
     let links = fs::read_dir("/sys/class/net").context("listing network links")?.filter_map(Result::ok);
     let needed = links.into_iter().any(|link| link.file_name().to_string_lossy().starts_with(LINK_PREFIX));
-    if !needed && was_off().exists() {
-        fs::write(SWITCH, "0").with_context(|| format!("turning off {SWITCH}"))?;
-        fs::remove_file(was_off()).with_context(|| format!("removing {}", was_off().display()))?;
+    if needed {
+        return Ok(());
     }
-    Ok(())
+    if was_off().exists() {
+        fs::write(SWITCH, "0").with_context(|| format!("turning off {SWITCH}"))?;
+    }
+    fs::remove_dir_all(super::RUN).with_context(|| format!("removing {}", super::RUN))
 }
