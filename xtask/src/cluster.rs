@@ -100,6 +100,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.action {
         Action::Up(choice) => {
             let home = choice.home()?;
+            up::check(&home)?;
             let _lock = cache::lock(&home.lock(), "changing this cluster")?;
             if !up::up(&home, &choice.name)? {
                 progress::note(&format!("cluster {} is up already", choice.name));
@@ -118,8 +119,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
         Action::Status(choice) => print_status(choice),
         Action::Logs { component, lines, follow, choice } => {
+            let components = logs::select(component.as_deref())?;
             let (home, _) = choice.existing()?;
-            logs::show(&home, component.as_deref(), *lines, *follow)
+            logs::show(&home, &components, *lines, *follow)
         }
     }
 }

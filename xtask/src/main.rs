@@ -31,8 +31,16 @@ enum Task {
     Images(images::Args),
 }
 
-fn main() -> Result<ExitCode> {
-    match Cli::parse().task {
+fn main() -> ExitCode {
+    // Not returned: the standard library would print a stack trace, if asked to, that helps nobody here.
+    run(Cli::parse().task).unwrap_or_else(|error| {
+        progress::note(&format!("error: {error:#}"));
+        ExitCode::FAILURE
+    })
+}
+
+fn run(task: Task) -> Result<ExitCode> {
+    match task {
         Task::Deps => deps::run().map(|()| ExitCode::SUCCESS),
         Task::Cluster(args) => cluster::run(&args),
         Task::Images(args) => images::run(args).map(|()| ExitCode::SUCCESS),

@@ -8,9 +8,8 @@ use super::component::Component;
 use super::state::Home;
 use crate::process;
 
-/// Shows the end of one log or of all.
-pub(crate) fn show(home: &Home, component: Option<&str>, lines: usize, follow: bool) -> Result<ExitCode> {
-    let components = select(component)?;
+/// Shows the end of the components' logs.
+pub(crate) fn show(home: &Home, components: &[Component], lines: usize, follow: bool) -> Result<ExitCode> {
     let mut tail = Command::new("tail");
     tail.arg("--lines").arg(lines.to_string());
     if follow {
@@ -23,7 +22,8 @@ pub(crate) fn show(home: &Home, component: Option<&str>, lines: usize, follow: b
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn select(name: Option<&str>) -> Result<Vec<Component>> {
+/// The component of this name, or all.
+pub(crate) fn select(name: Option<&str>) -> Result<Vec<Component>> {
     let Some(name) = name else { return Ok(Component::ALL.to_vec()) };
     if let Some(component) = Component::ALL.into_iter().find(|component| component.name() == name) {
         return Ok(vec![component]);

@@ -21,9 +21,14 @@ use crate::{deps, process, progress};
 /// Much longer than anything takes on a slow and busy machine.
 const LIMIT: Duration = Duration::from_mins(2);
 
+/// Whether there may be a cluster here at all.
+pub(crate) fn check(home: &Home) -> Result<()> {
+    ensure!(rustix::process::geteuid().is_root(), "a cluster makes namespaces and mounts: run this as root");
+    home.create()
+}
+
 /// Brings the cluster up and returns whether there was anything to do.
 pub(crate) fn up(home: &Home, name: &str) -> Result<bool> {
-    ensure!(rustix::process::geteuid().is_root(), "a cluster makes namespaces and mounts: run this as root");
     deps::packages()?;
     let programs = deps::kubernetes()?;
     home.create()?;
