@@ -27,8 +27,10 @@ use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
 
 use crate::{
     facts::PodFacts,
+    plugin::PluginError,
     pod::PodSettings,
     remote::{Remote, RemoteState},
+    verdicts,
 };
 
 /// Everything a decision may depend on.
@@ -40,6 +42,8 @@ pub struct Observed<'a> {
     pub pod: Option<PodFacts>,
     /// What Buildkite last said about the job. Standalone jobs have none.
     pub remote: Option<Remote>,
+    /// What is wrong with the job's own description in Buildkite, if it had to be consulted.
+    pub unreadable: Option<PluginError>,
     /// The present.
     pub now: Timestamp,
 }
@@ -113,6 +117,12 @@ pub fn decide(seen: &Observed<'_>, rules: &Rules) -> Decision {
         Some(facts) if facts.is_over() || facts.managed_ended() => end::by_pod(&case, facts),
         Some(facts) => start::decide(&case, facts),
     }
+}
+
+/// What to do when the API server has refused the pod for good.
+pub fn refused(seen: &Observed<'_>, rules: &Rules, message: &str) -> Decision {
+    let case = Case { seen, rules, status: seen.job.status_or_default() };
+    case.fail_unacquired(verdicts::pod_refused(message))
 }
 
 /// A decision in the making.

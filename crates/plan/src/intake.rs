@@ -9,11 +9,12 @@ use bk_api::{
 };
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::{Deserialize, Serialize};
 
 use crate::plugin::{self, PluginError};
 
 /// A job that waits in a queue.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     /// The job's UUID.
     pub uuid: String,
@@ -80,13 +81,9 @@ pub struct JobDetails {
     pub command: String,
 }
 
-/// The BuildJob of a job taken from a queue.
-pub fn build_job(
-    candidate: &Candidate,
-    queue: &str,
-    namespace: &str,
-    details: &JobDetails,
-) -> Result<BuildJob, PluginError> {
+/// The BuildJob of a job taken from a queue. If the job's plugins are not understood, it says no more than
+/// which job it is; the controller then finds out why and reports it.
+pub fn build_job(candidate: &Candidate, queue: &str, namespace: &str, details: &JobDetails) -> BuildJob {
     let buildkite = BuildkiteJob {
         job_uuid: candidate.uuid.clone(),
         queue: Some(queue.to_owned()),
@@ -108,7 +105,7 @@ pub fn build_job(
         spec: BuildJobSpec { buildkite: Some(buildkite), ..BuildJobSpec::default() },
         status: None,
     };
-    complete(&job, details)
+    complete(&job, details).unwrap_or(job)
 }
 
 /// Whether a BuildJob names a Buildkite job without saying what it runs.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 const NAMES: [&str; 2] = ["github.com/buildkite-plugins/kubernetes-buildkite-plugin", "kubernetes"];
 
 /// A list of plugins that is not one.
-#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PluginError {
     /// Not JSON, or not an array of objects.
     #[error("BUILDKITE_PLUGINS is not a list of plugins: {0}")]

@@ -4,6 +4,7 @@ use bk_api::{Fault, Phase, Verdict, VerdictCode};
 
 use crate::{
     facts::{ContainerFacts, ContainerState, PodFacts},
+    plugin::PluginError,
     pod::RenderError,
 };
 
@@ -77,6 +78,12 @@ pub fn result_unknown() -> (Phase, Verdict) {
 /// The BuildJob cannot become a pod.
 pub fn invalid_spec(error: &RenderError) -> Verdict {
     let advice = Some("correct the field and start the job again");
+    verdict(VerdictCode::InvalidSpec, Fault::User, error.to_string(), advice, Some(NEVER_RAN))
+}
+
+/// The step's plugins are not a list of plugins.
+pub fn unreadable_plugins(error: &PluginError) -> Verdict {
+    let advice = Some("correct the step's plugins");
     verdict(VerdictCode::InvalidSpec, Fault::User, error.to_string(), advice, Some(NEVER_RAN))
 }
 

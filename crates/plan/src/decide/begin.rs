@@ -16,6 +16,9 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
     if let (Some(RemoteState::Unknown), Some(uuid)) = (case.remote_state(), case.seen.job.job_uuid()) {
         return case.conclude((Phase::Failed, verdicts::unknown_job(uuid)));
     }
+    if let Some(error) = &case.seen.unreadable {
+        return case.fail_unacquired(verdicts::unreadable_plugins(error));
+    }
     create(case, 0)
 }
 

@@ -1,0 +1,142 @@
+//! BuildJobs → pods → verdicts: observe, decide, act.
+//!
+//! - [`observe`]: reads only; builds the plain value that a decision depends on
+//! - `bk_plan::decide`: the decision, pure
+//! - [`act`]: writes only; performs a decision step by step
+
+mod act;
+mod observe;
+mod reconcile;
+
+use std::sync::Arc;
+
+use bk_api::{BuildJob, names};
+use bk_buildkite::StacksClient;
+use bk_plan::{decide::Rules, pod::PodSettings};
+use futures::{Stream, StreamExt};
+use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Client, ResourceExt,
+    runtime::{
+        WatchStreamExt,
+        controller::Config,
+        events::{Recorder, Reporter},
+        reflector::{self, Store, store::Writer},
+        watcher,
+    },
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    settings::Settings,
+    states::{RemoteChanges, RemoteStates},
+};
+
+/// How many BuildJobs are worked on at once. The work is waiting for the API server.
+const CONCURRENCY: u16 = 32;
+
+/// How many pods a job may have before no agent took it for good.
+const MAX_ATTEMPTS: u32 = 3;
+
+/// The controller, ready to run.
+pub struct Controller {
+    context: Arc<Context>,
+    jobs: Store<BuildJob>,
+    job_writer: Writer<BuildJob>,
+    pod_writer: Writer<Pod>,
+}
+
+/// What every round of work needs.
+struct Context {
+    client: Client,
+    namespace: String,
+    buildkite: StacksClient,
+    stack_key: String,
+    rules: Rules,
+    pods: Store<Pod>,
+    remote: Arc<RemoteStates>,
+    recorder: Recorder,
+    failures: reconcile::Failures,
+}
+
+impl Controller {
+    /// A controller of the BuildJobs in the settings' namespace.
+    pub fn new(
+        client: Client,
+        settings: &Settings,
+        shim_config_map: String,
+        remote: Arc<RemoteStates>,
+    ) -> Self {
+        let (jobs, job_writer) = reflector::store();
+        let (pods, pod_writer) = reflector::store();
+        let reporter = Reporter { controller: names::FIELD_MANAGER.to_owned(), instance: None };
+        let context = Context {
+            recorder: Recorder::new(client.clone(), reporter),
+            client,
+            namespace: settings.namespace.clone(),
+            buildkite: settings.buildkite.clone(),
+            stack_key: settings.config.spawner.stack_key.clone(),
+            rules: rules(settings, shim_config_map),
+            pods,
+            remote,
+            failures: reconcile::Failures::default(),
+        };
+        Self { context: Arc::new(context), jobs, job_writer, pod_writer }
+    }
+
+    /// The BuildJobs as the controller sees them.
+    pub fn jobs(&self) -> Store<BuildJob> {
+        self.jobs.clone()
+    }
+
+    /// Works until `shutdown`, then finishes what it is doing.
+    pub async fn run(self, remote_changes: RemoteChanges, shutdown: CancellationToken) {
+        let Self { context, jobs, job_writer, pod_writer } = self;
+        let job_api = Api::<BuildJob>::namespaced(context.client.clone(), &context.namespace);
+        let pod_api = Api::<Pod>::namespaced(context.client.clone(), &context.namespace);
+        let job_stream = watcher(job_api, watcher::Config::default())
+            .default_backoff()
+            .modify(|job| job.managed_fields_mut().clear())
+            .reflect(job_writer)
+            .applied_objects();
+        let pod_stream = watcher(pod_api, watcher::Config::default().labels(names::LABEL_BUILD_JOB))
+            .default_backoff()
+            .modify(|pod| pod.managed_fields_mut().clear())
+            .reflect(pod_writer)
+            .touched_objects();
+        kube::runtime::Controller::for_stream(job_stream, jobs)
+            .with_config(Config::default().concurrency(CONCURRENCY))
+            .owns_stream(pod_stream)
+            .reconcile_on(into_stream(remote_changes))
+            .graceful_shutdown_on(shutdown.cancelled_owned())
+            .run(reconcile::reconcile, reconcile::error_policy, context)
+            // Failures are logged where they happen, with the object they concern.
+            .for_each(|_| std::future::ready(()))
+            .await;
+    }
+}
+
+fn into_stream(changes: RemoteChanges) -> impl Stream<Item = reflector::ObjectRef<BuildJob>> {
+    futures::stream::unfold(
+        changes,
+        |mut changes| async move { changes.recv().await.map(|item| (item, changes)) },
+    )
+}
+
+fn rules(settings: &Settings, shim_config_map: String) -> Rules {
+    let pods = &settings.config.pods;
+    Rules {
+        pod: PodSettings {
+            agent_image: pods.agent_image.clone(),
+            endpoint: settings.buildkite.endpoint().to_owned(),
+            agent_token_secret: pods.agent_token_secret.clone(),
+            shim_config_map,
+            termination_grace_period_seconds: pods.termination_grace_period_seconds,
+        },
+        start_deadline: SignedDuration::from_secs(pods.start_deadline_seconds.into()),
+        image_pull_grace: SignedDuration::from_secs(pods.image_pull_grace_seconds.into()),
+        retention: SignedDuration::from_secs(pods.retention_seconds.into()),
+        max_attempts: MAX_ATTEMPTS,
+    }
+}

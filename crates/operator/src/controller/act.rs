@@ -1,0 +1,235 @@
+//! Performs a decision step by step. Writes only.
+
+use bk_api::{BuildJob, BuildJobStatus, Fault, Verdict, names};
+use bk_buildkite::stacks::{FINISH_DETAIL_MAX, FinishJob, NOTIFICATION_DETAIL_MAX, Notification, crop};
+use bk_plan::decide::{self, Action, Decision, Observed};
+use k8s_openapi::api::core::v1::Pod;
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
+    runtime::events::{Event, EventType},
+};
+
+use super::{Context, observe};
+use crate::error::Error;
+
+/// Whether the steps that follow still make sense.
+enum Progress {
+    Continue,
+    /// Buildkite has settled the job without us: look again before anything else.
+    Settled,
+    /// The API server refuses the pod for good.
+    Refused(String),
+}
+
+/// Performs the steps in order; the first that fails ends the round, and the next round continues from there.
+pub(super) async fn perform(
+    context: &Context,
+    seen: &Observed<'_>,
+    decision: &Decision,
+) -> Result<(), Error> {
+    for action in &decision.actions {
+        match step(context, seen.job, action).await? {
+            Progress::Continue => {}
+            Progress::Settled => return Ok(()),
+            Progress::Refused(message) => {
+                for action in decide::refused(seen, &context.rules, &message).actions {
+                    step(context, seen.job, &action).await?;
+                }
+                return Ok(());
+            }
+        }
+    }
+    Ok(())
+}
+
+async fn step(context: &Context, job: &BuildJob, action: &Action) -> Result<Progress, Error> {
+    match action {
+        Action::CreatePod(pod) => return create_pod(context, job, pod).await,
+        Action::DeletePod { name, uid } => delete_pod(context, name, uid).await?,
+        Action::WriteStatus(status) => write_status(context, job, status).await?,
+        Action::FinishRemote(verdict) => return finish_remote(context, job, verdict).await,
+        Action::Notify(verdict) => notify(context, job, verdict).await,
+        Action::DeleteJob => delete_job(context, job).await?,
+    }
+    Ok(Progress::Continue)
+}
+
+async fn create_pod(context: &Context, job: &BuildJob, pod: &Pod) -> Result<Progress, Error> {
+    let api = Api::<Pod>::namespaced(context.client.clone(), &context.namespace);
+    let name = pod.name_any();
+    let attempt = format!("create pod {}/{name}", context.namespace);
+    match api
+        .create(&PostParams { field_manager: Some(names::FIELD_MANAGER.into()), ..Default::default() }, pod)
+        .await
+    {
+        Ok(_) => tracing::info!(pod = name, "pod created"),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            let existing = api.get_opt(&name).await.map_err(Error::kubernetes(attempt))?;
+            if existing.is_some_and(|existing| !observe::is_owned_by(&existing, job)) {
+                return Err(Error::NotOurs { kind: "pod", name });
+            }
+        }
+        Err(kube::Error::Api(status)) if is_refusal(status.code, &status.message) => {
+            return Ok(Progress::Refused(status.message.clone()));
+        }
+        Err(error) => return Err(Error::kubernetes(attempt)(error)),
+    }
+    Ok(Progress::Continue)
+}
+
+/// Whether the API server will never accept this pod. A quota may have room later, and missing permissions of
+/// the operator are not the job's fault.
+fn is_refusal(code: u16, message: &str) -> bool {
+    match code {
+        400 | 422 => true,
+        403 => !message.contains("exceeded quota") && !message.contains("is forbidden: User"),
+        _ => false,
+    }
+}
+
+async fn delete_pod(context: &Context, name: &str, uid: &str) -> Result<(), Error> {
+    let api = Api::<Pod>::namespaced(context.client.clone(), &context.namespace);
+    match api.delete(name, &only(uid)).await {
+        Ok(_) => tracing::info!(pod = name, "pod deleted"),
+        // Gone already, or another pod has the name by now.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+        Err(error) => {
+            return Err(Error::kubernetes(format!("delete pod {}/{name}", context.namespace))(error));
+        }
+    }
+    Ok(())
+}
+
+async fn delete_job(context: &Context, job: &BuildJob) -> Result<(), Error> {
+    let name = job.name_any();
+    let api = Api::<BuildJob>::namespaced(context.client.clone(), &context.namespace);
+    let params = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Background),
+        ..only(job.metadata.uid.as_deref().unwrap_or_default())
+    };
+    match api.delete(&name, &params).await {
+        Ok(_) => tracing::debug!("BuildJob deleted"),
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+        Err(error) => {
+            return Err(Error::kubernetes(format!("delete BuildJob {}/{name}", context.namespace))(error));
+        }
+    }
+    Ok(())
+}
+
+/// Deletes exactly the object that was looked at.
+fn only(uid: &str) -> DeleteParams {
+    DeleteParams {
+        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+        ..DeleteParams::default()
+    }
+}
+
+async fn write_status(context: &Context, job: &BuildJob, status: &BuildJobStatus) -> Result<(), Error> {
+    let name = job.name_any();
+    let api = Api::<BuildJob>::namespaced(context.client.clone(), &context.namespace);
+    let patch = serde_json::json!({
+        "apiVersion": BuildJob::api_version(&()),
+        "kind": BuildJob::kind(&()),
+        "metadata": { "name": name, "uid": job.metadata.uid },
+        "status": status,
+    });
+    let params = PatchParams::apply(names::FIELD_MANAGER).force();
+    match api.patch_status(&name, &params, &Patch::Apply(&patch)).await {
+        Ok(_) => {}
+        // Somebody deleted it meanwhile, and maybe made another: its status is nobody's business.
+        Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => return Ok(()),
+        Err(error) => {
+            return Err(Error::kubernetes(format!(
+                "write the status of BuildJob {}/{name}",
+                context.namespace
+            ))(error));
+        }
+    }
+    report(context, job, status).await;
+    Ok(())
+}
+
+/// Tells the log, and `kubectl describe` if something went wrong, how the job stands.
+async fn report(context: &Context, job: &BuildJob, status: &BuildJobStatus) {
+    let phase = status.phase;
+    if !phase.is_terminal() {
+        tracing::info!(?phase, waiting_for = status.waiting_for, "job");
+        return;
+    }
+    let Some(verdict) = &status.verdict else {
+        return;
+    };
+    tracing::info!(
+        ?phase,
+        verdict = verdict.code.as_str(),
+        exit_status = verdict.exit_status,
+        reason = verdict.message,
+        "job ended"
+    );
+    if verdict.fault == Fault::None {
+        return;
+    }
+    let event = Event {
+        type_: EventType::Warning,
+        reason: verdict.code.as_str().to_owned(),
+        note: Some(crop(&sentence(verdict), 1024)),
+        action: "Running".to_owned(),
+        secondary: None,
+    };
+    if let Err(error) = context.recorder.publish(&event, &job.object_ref(&())).await {
+        tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot publish an event");
+    }
+}
+
+async fn finish_remote(context: &Context, job: &BuildJob, verdict: &Verdict) -> Result<Progress, Error> {
+    let Some(uuid) = observe::uuid(job) else {
+        return Ok(Progress::Continue);
+    };
+    let finish = FinishJob {
+        exit_status: verdict.exit_status.unwrap_or(-1),
+        detail: crop(&sentence(verdict), FINISH_DETAIL_MAX),
+    };
+    match context.buildkite.finish(&context.stack_key, uuid, &finish).await {
+        Ok(()) => Ok(Progress::Continue),
+        Err(error) if error.is_settled() => {
+            tracing::debug!(error = %bk_ops::report::one_line(&error), "Buildkite has settled the job already");
+            Ok(Progress::Settled)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Best effort: the verdict is in the BuildJob's status in any case.
+async fn notify(context: &Context, job: &BuildJob, verdict: &Verdict) {
+    let Some(job_uuid) = observe::uuid(job) else {
+        return;
+    };
+    let notification =
+        Notification { job_uuid, detail: crop(&sentence(verdict), NOTIFICATION_DETAIL_MAX), timestamp: None };
+    if let Err(error) = context.buildkite.notify(&context.stack_key, vec![notification]).await {
+        tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot notify Buildkite");
+    }
+}
+
+fn sentence(verdict: &Verdict) -> String {
+    match &verdict.advice {
+        Some(advice) => format!("{}. {}: {advice}.", verdict.message, verdict.code.as_str()),
+        None => format!("{}. ({})", verdict.message, verdict.code.as_str()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_refusal;
+
+    #[test]
+    fn quotas_and_missing_permissions_are_no_refusals() {
+        assert!(is_refusal(422, "Pod is invalid: spec.containers[0].image: Required value"));
+        assert!(is_refusal(403, "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\""));
+        assert!(!is_refusal(403, "pods \"x\" is forbidden: exceeded quota: ci, requested: pods=1"));
+        assert!(!is_refusal(403, "pods is forbidden: User \"u\" cannot create resource \"pods\""));
+        assert!(!is_refusal(500, "etcdserver: request timed out"));
+    }
+}

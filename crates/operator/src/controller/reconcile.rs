@@ -1,0 +1,92 @@
+//! One round of work on one BuildJob.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use bk_api::BuildJob;
+use bk_plan::decide::{Decision, Observed, decide};
+use jiff::Timestamp;
+use kube::{
+    ResourceExt,
+    runtime::{controller::Action, reflector::ObjectRef},
+};
+use tracing::Instrument;
+
+use super::{Context, act, observe};
+use crate::error::Error;
+
+/// Observe, decide, act.
+pub(super) async fn reconcile(job: Arc<BuildJob>, context: Arc<Context>) -> Result<Action, Error> {
+    let span = tracing::info_span!("job", build_job = %job.name_any(), job_uuid = job.job_uuid().unwrap_or("standalone"));
+    async {
+        let result = round(&job, &context).await;
+        match &result {
+            Ok(_) => context.failures.clear(&job),
+            Err(error) => tracing::warn!(error = %bk_ops::report::one_line(error), "trying again later"),
+        }
+        result
+    }
+    .instrument(span)
+    .await
+}
+
+async fn round(job: &BuildJob, context: &Context) -> Result<Action, Error> {
+    let observation = observe::observe(context, job).await?;
+    let seen = Observed {
+        job: &observation.job,
+        pod: observation.pod.clone(),
+        remote: observation.remote,
+        unreadable: observation.unreadable.clone(),
+        now: Timestamp::now(),
+    };
+    let decision = decide(&seen, &context.rules);
+    listen(context, job, &decision);
+    act::perform(context, &seen, &decision).await?;
+    Ok(match decision.look_again {
+        Some(delay) => Action::requeue(Duration::try_from(delay).unwrap_or_default()),
+        None => Action::await_change(),
+    })
+}
+
+/// Says whether Buildkite's word on the job is needed from now on.
+fn listen(context: &Context, job: &BuildJob, decision: &Decision) {
+    let Some(uuid) = observe::uuid(job) else {
+        return;
+    };
+    if job.is_terminal() {
+        context.remote.forget(uuid);
+    } else {
+        context.remote.want(uuid, ObjectRef::from_obj(job), decision.ask_remote);
+    }
+}
+
+/// When to try again after a failure: soon at first, then ever later, per object.
+#[allow(clippy::needless_pass_by_value, reason = "the runtime's signature")]
+pub(super) fn error_policy(job: Arc<BuildJob>, error: &Error, context: Arc<Context>) -> Action {
+    let delay = context.failures.next_delay(&job);
+    Action::requeue(error.retry_after().map_or(delay, |asked| asked.max(delay)))
+}
+
+/// How often in a row each object has failed.
+#[derive(Default)]
+pub(super) struct Failures(Mutex<HashMap<String, u32>>);
+
+impl Failures {
+    const FIRST: Duration = Duration::from_millis(200);
+    const LONGEST: Duration = Duration::from_secs(30);
+
+    fn next_delay(&self, job: &BuildJob) -> Duration {
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = failures.entry(job.name_any()).or_default();
+        let delay = Self::FIRST.saturating_mul(2_u32.saturating_pow(*count)).min(Self::LONGEST);
+        *count += 1;
+        delay
+    }
+
+    fn clear(&self, job: &BuildJob) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&job.name_any());
+    }
+}

@@ -1,0 +1,71 @@
+//! The shim's ConfigMap: how PID 1 of every job container gets into pods without an init container.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use bk_api::names;
+use k8s_openapi::{ByteString, api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use kube::{Api, Client, api::PostParams};
+use sha2::{Digest, Sha256};
+
+use crate::error::Error;
+
+/// The file's name, on disk and in the ConfigMap.
+const FILE: &str = "buildkite-shim";
+
+/// The most that fits into a ConfigMap beside its metadata.
+const MAX_BYTES: usize = 1_000_000;
+
+/// Reads the shim from `path`, or from beside the running program.
+pub fn read(path: Option<&Path>) -> Result<Vec<u8>, Error> {
+    let path = path.map_or_else(beside_program, Path::to_path_buf);
+    let shim = std::fs::read(&path).map_err(|error| {
+        Error::Setup(format!("cannot read the shim {}: {error}; pass its path with --shim", path.display()))
+    })?;
+    if !shim.starts_with(b"\x7fELF") || shim.len() > MAX_BYTES {
+        return Err(Error::Setup(format!(
+            "the shim {} must be an ELF program of at most {MAX_BYTES} bytes, to fit into a ConfigMap",
+            path.display()
+        )));
+    }
+    Ok(shim)
+}
+
+fn beside_program() -> PathBuf {
+    std::env::current_exe().unwrap_or_default().with_file_name(FILE)
+}
+
+/// Makes sure that the job namespace has this shim, and returns its ConfigMap's name.
+///
+/// The name holds the content's digest and the ConfigMap is immutable: pods of an older operator keep theirs,
+/// and kubelets need not watch it.
+pub async fn ensure(client: Client, namespace: &str, shim: &[u8]) -> Result<String, Error> {
+    let name = names::shim(&hex(&Sha256::digest(shim)));
+    let config_map = ConfigMap {
+        metadata: ObjectMeta {
+            name: Some(name.clone()),
+            labels: Some(BTreeMap::from([(names::LABEL_COMPONENT.to_owned(), "shim".to_owned())])),
+            ..ObjectMeta::default()
+        },
+        binary_data: Some(BTreeMap::from([(FILE.to_owned(), ByteString(shim.to_vec()))])),
+        immutable: Some(true),
+        ..ConfigMap::default()
+    };
+    let api = Api::<ConfigMap>::namespaced(client, namespace);
+    match api.create(&PostParams::default(), &config_map).await {
+        Ok(_) => Ok(name),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(name),
+        Err(error) => Err(Error::kubernetes(format!("create ConfigMap {namespace}/{name}"))(error)),
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    use std::fmt::Write;
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        // Writing to a String cannot fail.
+        let _infallible = write!(text, "{byte:02x}");
+        text
+    })
+}
