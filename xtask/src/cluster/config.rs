@@ -105,8 +105,6 @@ fn kubelet(Settings { block, .. }: &Settings<'_>) -> Value {
         "failSwapOn": false,
         // Imported images cannot be pulled again, so none may be cleaned away.
         "imageGCHighThresholdPercent": 100,
-        // The kubelet cannot measure every machine's root device.
-        "localStorageCapacityIsolation": false,
         "kubeAPIQPS": 500,
         "kubeAPIBurst": 1000,
         "maxPods": 250,
