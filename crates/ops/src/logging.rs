@@ -18,11 +18,18 @@ pub enum LogFormat {
 #[derive(Clone, Debug, clap::Args)]
 pub struct LogArgs {
     /// Format of log lines
-    #[arg(long, value_enum, env = "LOG_FORMAT", default_value = "human", value_name = "FORMAT")]
+    #[arg(
+        long,
+        value_enum,
+        env = "LOG_FORMAT",
+        hide_env_values = true,
+        default_value = "human",
+        value_name = "FORMAT"
+    )]
     pub log_format: LogFormat,
 
     /// What to log: a level (error, warn, info, debug, trace) or filters such as `info,kube=debug`
-    #[arg(long, env = "LOG_LEVEL", default_value = "info", value_name = "FILTER", value_parser = parse_filter)]
+    #[arg(long, env = "LOG_LEVEL", hide_env_values = true, default_value = "info", value_name = "FILTER", value_parser = parse_filter)]
     pub log_level: String,
 }
 

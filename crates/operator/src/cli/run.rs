@@ -9,38 +9,38 @@ use crate::{controller, settings, shim, spawner::Spawner, states::RemoteStates};
 
 /// Options of `run`. They take precedence over the ConfigMap `buildkite-operator-config`.
 #[derive(Debug, Args)]
-#[command(next_line_help = false)]
 pub struct RunArgs {
     /// Buildkite agent token [default: the one in the job namespace's agent token Secret]
     #[arg(long, env = "BUILDKITE_AGENT_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub token: Option<String>,
 
     /// Namespace for BuildJobs and their pods [default: the operator's own]
-    #[arg(long, short, env = "BUILDKITE_JOB_NAMESPACE", value_name = "NAME")]
+    #[arg(long, short, env = "BUILDKITE_JOB_NAMESPACE", hide_env_values = true, value_name = "NAME")]
     pub namespace: Option<String>,
 
     /// Kubeconfig to use [default: $KUBECONFIG, ~/.kube/config or the pod's service account]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
-    /// Image with the Buildkite agent, git and ssh
-    #[arg(long, env = "BUILDKITE_AGENT_IMAGE", value_name = "IMAGE")]
+    /// Image with the Buildkite agent, git and ssh [default: buildkite/agent:3.137.2]
+    #[arg(long, env = "BUILDKITE_AGENT_IMAGE", hide_env_values = true, value_name = "IMAGE")]
     pub agent_image: Option<String>,
 
-    /// Address of Buildkite's Agent API, as seen from the operator and from pods
-    #[arg(long, env = "BUILDKITE_AGENT_ENDPOINT", value_name = "URL")]
+    /// Buildkite's Agent API, as seen from the operator and from pods
+    /// [default: https://agent.buildkite.com/v3]
+    #[arg(long, env = "BUILDKITE_AGENT_ENDPOINT", hide_env_values = true, value_name = "URL")]
     pub endpoint: Option<String>,
 
-    /// Queue to take jobs from
-    #[arg(long, env = "BUILDKITE_QUEUE", value_name = "KEY")]
+    /// Queue to take jobs from [default: bk-operator]
+    #[arg(long, env = "BUILDKITE_QUEUE", hide_env_values = true, value_name = "KEY")]
     pub queue: Option<String>,
 
-    /// The most jobs to have under way at once
-    #[arg(long, env = "BUILDKITE_MAX_IN_FLIGHT", value_name = "N")]
+    /// The most jobs to have under way at once [default: 25]
+    #[arg(long, env = "BUILDKITE_MAX_IN_FLIGHT", hide_env_values = true, value_name = "N")]
     pub max_in_flight: Option<usize>,
 
     /// The shim to run in job containers [default: buildkite-shim beside this program]
-    #[arg(long, env = "BUILDKITE_SHIM", value_name = "FILE")]
+    #[arg(long, env = "BUILDKITE_SHIM", hide_env_values = true, value_name = "FILE")]
     pub shim: Option<PathBuf>,
 
     /// How to log.
