@@ -1,1 +1,27 @@
-//! Stub.
+//! A Buildkite that runs on a laptop: the Agent API and the Stacks API over an embedded database, pipelines,
+//! a part of the REST API, and a page.
+//!
+//! ```no_run
+//! # async fn run() -> anyhow::Result<()> {
+//! use buildkite_local::{Config, Server};
+//!
+//! let server = Server::bind(Config::default()).await?;
+//! println!("http://{}", server.local_addr());
+//! server.run(std::future::pending()).await?;
+//! # Ok(())
+//! # }
+//! ```
+
+mod api;
+mod build;
+pub mod cli;
+mod config;
+mod log;
+mod pipeline;
+mod problem;
+mod server;
+mod store;
+mod timer;
+
+pub use config::{Config, ConfigError, Intervals};
+pub use server::{Server, ServerError};

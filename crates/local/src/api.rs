@@ -1,0 +1,74 @@
+//! The HTTP side: extracting, authorising, answering. Decisions are made below, in `build` and `pipeline`.
+
+pub(crate) mod agent;
+mod auth;
+mod error;
+mod extract;
+mod page;
+mod rest;
+mod stacks;
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::DefaultBodyLimit;
+use jiff::{SignedDuration, Timestamp};
+use tower_http::trace::{DefaultMakeSpan, DefaultOnResponse, TraceLayer};
+use tracing::Level;
+
+use crate::build::Policy;
+use crate::config::{Config, Tokens};
+use crate::store::Store;
+use error::ApiError;
+
+/// The largest request body: pipelines and log chunks are far smaller.
+const MAX_BODY: usize = 16 * 1024 * 1024;
+
+/// What every handler works with.
+pub(crate) struct App {
+    pub(crate) store: Store,
+    pub(crate) config: Config,
+    pub(crate) tokens: Tokens,
+    pub(crate) policy: Policy,
+}
+
+/// The handle that handlers share.
+pub(crate) type Shared = Arc<App>;
+
+impl App {
+    pub(crate) fn new(config: Config, tokens: Tokens, store: Store) -> Shared {
+        let span = |duration| SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
+        let policy = Policy {
+            start_within: span(config.start_within),
+            stop_within: span(config.stop_within),
+            expire_after: span(config.expire_after),
+        };
+        Arc::new(Self { store, config, tokens, policy })
+    }
+
+    /// When an agent heard of now counts as lost.
+    pub(crate) fn lost_at(&self, now: Timestamp) -> Timestamp {
+        now.checked_add(self.config.agent_lost_after).unwrap_or(Timestamp::MAX)
+    }
+
+    /// Whether queues come into being when they are named.
+    pub(crate) fn creates_queues(&self) -> bool {
+        self.config.queues.is_empty()
+    }
+}
+
+/// Every route of the server.
+pub(crate) fn router(app: Shared) -> Router {
+    let trace = TraceLayer::new_for_http()
+        .make_span_with(DefaultMakeSpan::new().level(Level::DEBUG))
+        .on_response(DefaultOnResponse::new().level(Level::DEBUG));
+    Router::new()
+        .nest("/v3", agent::router().merge(stacks::router()))
+        .nest("/v2/organizations/{org}", rest::router(&app))
+        .merge(page::router())
+        .fallback(async || ApiError::not_found("there is nothing at this path"))
+        .method_not_allowed_fallback(async || ApiError::method_not_allowed())
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(trace)
+        .with_state(app)
+}

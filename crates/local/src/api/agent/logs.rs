@@ -1,0 +1,56 @@
+//! Logs as agents send them.
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::header::CONTENT_ENCODING;
+use axum::http::{HeaderMap, StatusCode};
+use bk_buildkite::agent::ChunkPosition;
+use serde_json::json;
+
+use super::super::Shared;
+use super::super::auth::JobAccess;
+use super::super::error::{ApiError, ApiResult};
+use super::super::extract::{Params, RawBody};
+use crate::build::JobState;
+use crate::log::{self, Chunk};
+use crate::problem::Problem;
+use crate::store::{jobs, logs};
+
+/// The largest chunk that is unpacked, far above what agents are told to send.
+const MAX_CHUNK: i64 = 16 * 1024 * 1024;
+
+pub(super) async fn chunk(
+    access: JobAccess,
+    State(app): State<Shared>,
+    Params(position): Params<ChunkPosition>,
+    headers: HeaderMap,
+    RawBody(body): RawBody,
+) -> ApiResult<Json<serde_json::Value>> {
+    let ChunkPosition { sequence, offset, size } = position;
+    if sequence < 0 || offset < 0 || !(0..=MAX_CHUNK).contains(&size) || offset.checked_add(size).is_none() {
+        return Err(ApiError::bad_request("sequence, offset or size is out of range"));
+    }
+    if headers.get(CONTENT_ENCODING).is_none_or(|encoding| encoding != "gzip") {
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "log chunks must be sent with gzip"));
+    }
+    let chunk = Chunk { offset, size, gzip: body.to_vec() };
+    log::unpack(&chunk).map_err(|error| ApiError::bad_request(bk_ops::report::one_line(&error)))?;
+    let id = access.job;
+    app.store
+        .transact(move |transaction| {
+            let state = jobs::get(transaction, id)?.job.state;
+            let writing = matches!(state, JobState::Running | JobState::Canceling | JobState::TimingOut);
+            // A repetition may come after the end; what it carries is here already.
+            if !writing && !logs::has(transaction, id, sequence)? {
+                return Err(Problem::Refused(format!("job {id} takes no log: it is {state}")));
+            }
+            logs::add(transaction, id, sequence, &chunk)
+        })
+        .await?;
+    Ok(Json(json!({})))
+}
+
+/// Times of group headers from agents without time stamps in their logs. They are not kept.
+pub(super) async fn header_times(_: JobAccess) -> Json<serde_json::Value> {
+    Json(json!({}))
+}

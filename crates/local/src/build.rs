@@ -1,0 +1,13 @@
+//! Builds: the states of jobs, and what an event changes. Pure; the store loads and saves.
+
+pub(crate) mod advance;
+mod dependencies;
+pub(crate) mod job;
+mod retry;
+pub(crate) mod state;
+pub(crate) mod verdict;
+
+pub(crate) use advance::{Context, Event, advance};
+pub(crate) use job::{Job, JobKind, Policy, Refusal};
+pub(crate) use state::{BuildState, JobState};
+pub(crate) use verdict::Build;

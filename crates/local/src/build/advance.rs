@@ -1,0 +1,281 @@
+//! What an event makes of a build.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::dependencies::{Graph, Readiness};
+use super::job::Ending;
+use super::{Build, Job, JobKind, JobState, Refusal, retry};
+use crate::pipeline::step::{Command, Kind};
+
+/// Something that happened.
+#[derive(Debug, Clone)]
+pub(crate) enum Event {
+    /// Steps and jobs were laid out, at creation or by an upload.
+    Laid,
+    /// The agent reported the end of its job.
+    Finished { job: Uuid, ending: Ending, at: Timestamp },
+    /// A stack gave up on a job.
+    StackFinished { job: Uuid, stack: Uuid, exit_status: i64 },
+    /// The agent of a job left or was lost.
+    AgentGone { job: Uuid, signal_reason: Option<&'static str> },
+    /// The server acts by itself.
+    DeadlinePassed { job: Uuid },
+    /// Somebody cancels one job.
+    CancelJob { job: Uuid },
+    /// Somebody cancels the build.
+    CancelBuild,
+    /// Somebody retries a job.
+    Retry { job: Uuid },
+    /// Somebody answers a block or input step.
+    Unblock { job: Uuid },
+}
+
+/// What a decision needs from outside.
+pub(crate) struct Context<'a> {
+    pub(crate) now: Timestamp,
+    pub(crate) new_id: &'a mut dyn FnMut() -> Uuid,
+}
+
+/// Applies an event and everything that follows from it. Returns the ids of the jobs that changed or are new.
+pub(crate) fn advance(
+    build: &mut Build,
+    event: &Event,
+    context: &mut Context<'_>,
+) -> Result<BTreeSet<Uuid>, Refusal> {
+    let mut changed = BTreeSet::new();
+    apply(build, event, context, &mut changed)?;
+    settle(build, context, &mut changed);
+    Ok(changed)
+}
+
+fn apply(
+    build: &mut Build,
+    event: &Event,
+    context: &mut Context<'_>,
+    changed: &mut BTreeSet<Uuid>,
+) -> Result<(), Refusal> {
+    let now = context.now;
+    match event {
+        Event::Laid => {}
+        Event::Finished { job, ending, at } => {
+            change(build, *job, changed, |job| job.finish(ending.clone(), *at))?;
+            ended(build, *job, context, changed);
+        }
+        Event::StackFinished { job, stack, exit_status } => {
+            change(build, *job, changed, |job| job.stack_finish(*stack, *exit_status, now))?;
+            ended(build, *job, context, changed);
+        }
+        Event::AgentGone { job, signal_reason } => {
+            change(build, *job, changed, |job| {
+                job.lose_agent(*signal_reason, now);
+                Ok(())
+            })?;
+            ended(build, *job, context, changed);
+        }
+        Event::DeadlinePassed { job } => {
+            change(build, *job, changed, |job| {
+                job.pass_deadline(now);
+                Ok(())
+            })?;
+            ended(build, *job, context, changed);
+        }
+        Event::CancelJob { job } => {
+            change(build, *job, changed, |job| job.cancel(now))?;
+            ended(build, *job, context, changed);
+        }
+        Event::CancelBuild => {
+            build.cancel_requested = true;
+            cancel_all(build, now, changed, |_| true);
+        }
+        Event::Retry { job } => manual_retry(build, *job, context, changed)?,
+        Event::Unblock { job } => change(build, *job, changed, |job| {
+            if job.state != JobState::Blocked {
+                return Err(Refusal::WrongState { id: job.id, state: job.state, change: "unblocked" });
+            }
+            job.settle(JobState::Unblocked, now);
+            Ok(())
+        })?,
+    }
+    Ok(())
+}
+
+fn change(
+    build: &mut Build,
+    id: Uuid,
+    changed: &mut BTreeSet<Uuid>,
+    with: impl FnOnce(&mut Job) -> Result<(), Refusal>,
+) -> Result<(), Refusal> {
+    let job = build.jobs.iter_mut().find(|job| job.id == id).ok_or(Refusal::Unknown(id))?;
+    with(job)?;
+    changed.insert(id);
+    Ok(())
+}
+
+/// After a job may have ended: soft failure and automatic retry.
+fn ended(build: &mut Build, id: Uuid, context: &mut Context<'_>, changed: &mut BTreeSet<Uuid>) {
+    let Some(index) = build.jobs.iter().position(|job| job.id == id) else { return };
+    let Some(command) = command_of(build, build.jobs[index].step).cloned() else { return };
+    let may_retry = !build.cancel_requested;
+    let job = &mut build.jobs[index];
+    if !job.state.is_terminal() || job.exit_status == Some(0) {
+        return;
+    }
+    if may_retry && let Some(rule) = retry::granting_rule(job, &command.retry) {
+        let next = retry::successor(job, (context.new_id)(), Some(rule), context.now);
+        job.retried_in = Some(next.id);
+        changed.insert(next.id);
+        build.jobs.push(next);
+    } else {
+        job.soft_failed = command.soft_fail.matches(job.exit_status);
+    }
+}
+
+fn manual_retry(
+    build: &mut Build,
+    id: Uuid,
+    context: &mut Context<'_>,
+    changed: &mut BTreeSet<Uuid>,
+) -> Result<(), Refusal> {
+    let job = build.jobs.iter().find(|job| job.id == id).ok_or(Refusal::Unknown(id))?;
+    let refuse = |reason: &str| Err(Refusal::NoRetry { id, reason: reason.to_owned() });
+    let Some(command) = command_of(build, job.step) else { return refuse("only command jobs can be") };
+    let manual = &command.retry.manual;
+    let passed = job.state == JobState::Finished && job.exit_status == Some(0);
+    let ended =
+        matches!(job.state, JobState::Finished | JobState::Canceled | JobState::TimedOut | JobState::Expired);
+    match () {
+        () if job.retried_in.is_some() => return refuse("it has been retried already"),
+        () if !ended => return refuse(&format!("it is {}", job.state)),
+        () if !manual.allowed => {
+            return refuse(manual.reason.as_deref().unwrap_or("its step does not allow manual retries"));
+        }
+        () if passed && !manual.permit_on_passed => return refuse("it has passed"),
+        () => {}
+    }
+    let next = retry::successor(job, (context.new_id)(), None, context.now);
+    build.cancel_requested = false;
+    for job in &mut build.jobs {
+        if job.id == id {
+            job.retried_in = Some(next.id);
+            changed.insert(id);
+        } else if matches!(job.state, JobState::WaitingFailed | JobState::BlockedFailed) {
+            // They failed only because of others; another try may let them run.
+            job.state = JobState::Waiting;
+            job.finished_at = None;
+            changed.insert(job.id);
+        }
+    }
+    changed.insert(next.id);
+    build.jobs.push(next);
+    Ok(())
+}
+
+fn command_of(build: &Build, step: Uuid) -> Option<&Command> {
+    build.steps.iter().find(|placed| placed.id == step).and_then(|placed| match &placed.step.kind {
+        Kind::Command(command) => Some(&**command),
+        _ => None,
+    })
+}
+
+fn cancel_all(build: &mut Build, now: Timestamp, changed: &mut BTreeSet<Uuid>, which: impl Fn(&Job) -> bool) {
+    for job in build.jobs.iter_mut().filter(|job| !job.state.is_terminal() && which(job)) {
+        if job.state != JobState::Canceling && job.cancel(now).is_ok() {
+            changed.insert(job.id);
+        }
+    }
+}
+
+/// Lets waiting jobs go on or fail until nothing moves, then derives the build's state.
+fn settle(build: &mut Build, context: &Context<'_>, changed: &mut BTreeSet<Uuid>) {
+    let graph = Graph::new(build);
+    loop {
+        let moved = open_ready(build, &graph, context.now, changed)
+            || give_up_stuck(build, &graph, context.now, changed);
+        if !moved {
+            break;
+        }
+    }
+    cancel_when_failing(build, context.now, changed);
+    let was = build.state;
+    build.state = build.derived_state();
+    if build.is_over() {
+        build.finished_at.get_or_insert(context.now);
+    } else {
+        build.finished_at = None;
+    }
+    tracing::debug!(build = %build.id, %was, now = %build.state, jobs = changed.len(), "build advanced");
+}
+
+/// One pass over the waiting jobs.
+fn open_ready(build: &mut Build, graph: &Graph, now: Timestamp, changed: &mut BTreeSet<Uuid>) -> bool {
+    let outcomes = build.own_outcomes();
+    let mut moved = false;
+    for job in build.jobs.iter_mut().filter(|job| job.state == JobState::Waiting) {
+        match graph.readiness(job.step, &outcomes) {
+            Readiness::Waiting => continue,
+            Readiness::Ready => open(job, now),
+            Readiness::Hopeless => fail_waiting(job, now),
+        }
+        changed.insert(job.id);
+        moved = true;
+    }
+    moved
+}
+
+fn open(job: &mut Job, now: Timestamp) {
+    match job.kind {
+        JobKind::Command => {
+            job.state = JobState::Scheduled;
+            job.runnable_at = Some(now);
+        }
+        JobKind::Waiter => job.settle(JobState::Finished, now),
+        JobKind::Manual => job.state = JobState::Blocked,
+    }
+}
+
+fn fail_waiting(job: &mut Job, now: Timestamp) {
+    let state = if job.kind == JobKind::Manual { JobState::BlockedFailed } else { JobState::WaitingFailed };
+    job.settle(state, now);
+}
+
+/// Nothing runs and nobody is asked, yet jobs wait: for a key that no step has, or for each other.
+fn give_up_stuck(build: &mut Build, graph: &Graph, now: Timestamp, changed: &mut BTreeSet<Uuid>) -> bool {
+    if build.jobs.iter().any(|job| job.state.is_active() || job.state == JobState::Blocked) {
+        return false;
+    }
+    let waiting = |job: &&mut Job| job.state == JobState::Waiting;
+    let any_missing =
+        build.jobs.iter().any(|job| job.state == JobState::Waiting && graph.misses_a_key(job.step));
+    let mut moved = false;
+    for job in build.jobs.iter_mut().filter(waiting) {
+        if !any_missing || graph.misses_a_key(job.step) {
+            fail_waiting(job, now);
+            changed.insert(job.id);
+            moved = true;
+        }
+    }
+    moved
+}
+
+fn cancel_when_failing(build: &mut Build, now: Timestamp, changed: &mut BTreeSet<Uuid>) {
+    if !build.has_failed() {
+        return;
+    }
+    let steps: BTreeSet<Uuid> = build
+        .steps
+        .iter()
+        .filter(
+            |placed| matches!(&placed.step.kind, Kind::Command(command) if command.cancel_on_build_failing),
+        )
+        .map(|placed| placed.id)
+        .collect();
+    if !steps.is_empty() {
+        cancel_all(build, now, changed, |job| steps.contains(&job.step));
+    }
+}
+
+#[cfg(test)]
+mod tests;

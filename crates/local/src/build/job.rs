@@ -1,0 +1,269 @@
+//! One job, and the changes that concern it alone.
+
+use jiff::{SignedDuration, Timestamp};
+use uuid::Uuid;
+
+use super::JobState;
+
+/// What kind of job a step yields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JobKind {
+    Command,
+    Waiter,
+    Manual,
+}
+
+/// A job.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Job {
+    pub(crate) id: Uuid,
+    pub(crate) step: Uuid,
+    pub(crate) kind: JobKind,
+    pub(crate) state: JobState,
+    pub(crate) priority: i64,
+    /// The queue its rules ask for.
+    pub(crate) queue: String,
+    pub(crate) rules: Vec<String>,
+    pub(crate) parallel: Option<(u32, u32)>,
+    pub(crate) retry_count: u32,
+    /// How often each automatic retry rule has been used up to this job.
+    pub(crate) rule_uses: Vec<u32>,
+    /// The job that replaced this one.
+    pub(crate) retried_in: Option<Uuid>,
+    pub(crate) timeout_in_minutes: Option<u32>,
+    pub(crate) exit_status: Option<i64>,
+    pub(crate) signal: Option<String>,
+    pub(crate) signal_reason: Option<String>,
+    pub(crate) soft_failed: bool,
+    /// The stack that reserved it.
+    pub(crate) stack: Option<Uuid>,
+    pub(crate) reserved_until: Option<Timestamp>,
+    /// The agent that took it.
+    pub(crate) agent: Option<Uuid>,
+    pub(crate) token: Option<String>,
+    pub(crate) created_at: Timestamp,
+    pub(crate) scheduled_at: Timestamp,
+    pub(crate) runnable_at: Option<Timestamp>,
+    pub(crate) accepted_at: Option<Timestamp>,
+    pub(crate) started_at: Option<Timestamp>,
+    /// When canceling or timing out began.
+    pub(crate) stopping_at: Option<Timestamp>,
+    pub(crate) finished_at: Option<Timestamp>,
+}
+
+/// How long the server waits before it acts on its own.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Policy {
+    /// From accept to start; then the job is offered again.
+    pub(crate) start_within: SignedDuration,
+    /// From cancel or timeout to the agent's finish; then the job is settled.
+    pub(crate) stop_within: SignedDuration,
+    /// Scheduled jobs that nobody takes.
+    pub(crate) expire_after: SignedDuration,
+}
+
+/// A change that the job's state does not allow.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    /// Not eligible for an agent any more, or taken.
+    #[error("job {id} is not eligible for an agent: it is {state}")]
+    NotEligible { id: Uuid, state: JobState },
+    /// It waits for others.
+    #[error("job {id} waits for its dependencies: it is {state}")]
+    Locked { id: Uuid, state: JobState },
+    /// The change does not fit the state.
+    #[error("job {id} cannot be {change}: it is {state}")]
+    WrongState { id: Uuid, state: JobState, change: &'static str },
+    /// A rule of the pipeline forbids it.
+    #[error("job {id} cannot be retried: {reason}")]
+    NoRetry { id: Uuid, reason: String },
+    /// No such job in the build.
+    #[error("job {0} does not exist")]
+    Unknown(Uuid),
+}
+
+/// How a job ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Ending {
+    pub(crate) exit_status: i64,
+    pub(crate) signal: Option<String>,
+    pub(crate) signal_reason: Option<String>,
+}
+
+impl Job {
+    fn refuse(&self, change: &'static str) -> Refusal {
+        Refusal::WrongState { id: self.id, state: self.state, change }
+    }
+
+    /// A stack reserves the job, or extends its own reservation. Says whether it has it now.
+    pub(crate) fn reserve(&mut self, stack: Uuid, until: Timestamp) -> bool {
+        let free = self.state == JobState::Scheduled;
+        let own = self.state == JobState::Reserved && self.stack == Some(stack);
+        if free || own {
+            self.state = JobState::Reserved;
+            self.stack = Some(stack);
+            self.reserved_until = Some(until);
+        }
+        free || own
+    }
+
+    /// An agent takes the job. Repeating it is harmless until the job has started: the first answer may
+    /// have been lost on its way.
+    pub(crate) fn accept(&mut self, agent: Uuid, token: String, now: Timestamp) -> Result<(), Refusal> {
+        match self.state {
+            JobState::Accepted if self.agent == Some(agent) => Ok(()),
+            JobState::Scheduled | JobState::Reserved => {
+                self.state = JobState::Accepted;
+                self.agent = Some(agent);
+                self.token = Some(token);
+                self.accepted_at = Some(now);
+                Ok(())
+            }
+            JobState::Waiting | JobState::Blocked => Err(Refusal::Locked { id: self.id, state: self.state }),
+            state => Err(Refusal::NotEligible { id: self.id, state }),
+        }
+    }
+
+    /// The agent starts the job. A repetition is harmless.
+    pub(crate) fn start(&mut self, at: Timestamp) -> Result<(), Refusal> {
+        match self.state {
+            JobState::Accepted => {
+                self.state = JobState::Running;
+                self.started_at = Some(at);
+                Ok(())
+            }
+            JobState::Running => Ok(()),
+            _ => Err(self.refuse("started")),
+        }
+    }
+
+    /// The agent reports the end.
+    pub(crate) fn finish(&mut self, ending: Ending, at: Timestamp) -> Result<(), Refusal> {
+        let state = match self.state {
+            JobState::Accepted | JobState::Running => JobState::Finished,
+            JobState::Canceling => JobState::Canceled,
+            // A job that made it within the grace time has passed after all.
+            JobState::TimingOut if ending.exit_status == 0 => JobState::Finished,
+            JobState::TimingOut => JobState::TimedOut,
+            _ => return Err(self.refuse("finished")),
+        };
+        self.settle(state, at);
+        self.exit_status = Some(ending.exit_status);
+        self.signal = ending.signal;
+        self.signal_reason = ending.signal_reason;
+        Ok(())
+    }
+
+    /// A stack gives up on a job that no agent has.
+    pub(crate) fn stack_finish(
+        &mut self,
+        stack: Uuid,
+        exit_status: i64,
+        now: Timestamp,
+    ) -> Result<(), Refusal> {
+        let allowed = match self.state {
+            JobState::Scheduled => true,
+            JobState::Reserved => self.stack == Some(stack),
+            _ => false,
+        };
+        if !allowed {
+            return Err(self.refuse("finished by this stack"));
+        }
+        self.settle(JobState::Finished, now);
+        self.exit_status = Some(exit_status);
+        self.signal_reason = Some("stack_error".to_owned());
+        Ok(())
+    }
+
+    /// Somebody cancels the job. Cancelling again is harmless.
+    pub(crate) fn cancel(&mut self, now: Timestamp) -> Result<(), Refusal> {
+        match self.state {
+            JobState::Canceling => {}
+            state if state.is_terminal() => return Err(self.refuse("canceled")),
+            state if state.has_agent() => {
+                self.state = JobState::Canceling;
+                self.stopping_at = Some(now);
+            }
+            _ => self.settle(JobState::Canceled, now),
+        }
+        Ok(())
+    }
+
+    /// Back into the queue: its agent or stack did not come through before it started.
+    pub(crate) fn offer_again(&mut self) {
+        self.state = JobState::Scheduled;
+        self.stack = None;
+        self.reserved_until = None;
+        self.agent = None;
+        self.token = None;
+        self.accepted_at = None;
+    }
+
+    /// The agent left or was lost while it had the job. A lost one leaves no signal reason.
+    pub(crate) fn lose_agent(&mut self, signal_reason: Option<&str>, now: Timestamp) {
+        match self.state {
+            JobState::Accepted => self.offer_again(),
+            JobState::Running => {
+                self.settle(JobState::Finished, now);
+                self.exit_status = Some(-1);
+                self.signal_reason = signal_reason.map(str::to_owned);
+            }
+            JobState::Canceling | JobState::TimingOut => self.force_stop(now),
+            _ => {}
+        }
+    }
+
+    /// What the server does by itself when [`Self::deadline`] has passed.
+    pub(crate) fn pass_deadline(&mut self, now: Timestamp) {
+        match self.state {
+            JobState::Scheduled => self.settle(JobState::Expired, now),
+            JobState::Reserved | JobState::Accepted => self.offer_again(),
+            JobState::Running => {
+                self.state = JobState::TimingOut;
+                self.stopping_at = Some(now);
+            }
+            JobState::Canceling | JobState::TimingOut => self.force_stop(now),
+            _ => {}
+        }
+    }
+
+    fn force_stop(&mut self, now: Timestamp) {
+        let state = if self.state == JobState::TimingOut { JobState::TimedOut } else { JobState::Canceled };
+        self.settle(state, now);
+        self.exit_status = Some(-1);
+        self.signal_reason = Some("cancel".to_owned());
+    }
+
+    /// Enters a terminal state.
+    pub(crate) fn settle(&mut self, state: JobState, at: Timestamp) {
+        self.state = state;
+        self.reserved_until = None;
+        self.finished_at = Some(self.started_at.map_or(at, |started| started.max(at)));
+    }
+
+    /// When the server acts by itself, if the job stays as it is.
+    pub(crate) fn deadline(&self, policy: &Policy) -> Option<Timestamp> {
+        let after =
+            |from: Option<Timestamp>, span: SignedDuration| from.and_then(|at| at.checked_add(span).ok());
+        match self.state {
+            JobState::Scheduled => after(self.runnable_at, policy.expire_after),
+            JobState::Reserved => self.reserved_until,
+            JobState::Accepted => after(self.accepted_at, policy.start_within),
+            JobState::Running => self
+                .timeout_in_minutes
+                .and_then(|minutes| after(self.started_at, SignedDuration::from_mins(i64::from(minutes)))),
+            JobState::Canceling | JobState::TimingOut => after(self.stopping_at, policy.stop_within),
+            _ => None,
+        }
+    }
+
+    /// Whether the job counts as a success for the build and for those that depend on it.
+    pub(crate) fn is_good(&self) -> bool {
+        self.soft_failed
+            || match self.state {
+                JobState::Finished => self.kind != JobKind::Command || self.exit_status == Some(0),
+                JobState::Unblocked | JobState::Skipped => true,
+                _ => false,
+            }
+    }
+}

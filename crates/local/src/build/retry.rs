@@ -1,0 +1,64 @@
+//! Retries: a new job of the same step takes the place of one that ended.
+
+use jiff::Timestamp;
+use uuid::Uuid;
+
+use super::{Job, JobState};
+use crate::pipeline::step::{Retry, RetryRule};
+
+/// `*` in an automatic rule stands for the exit statuses of processes; −1 must be named.
+const LOWEST_WILDCARD: i64 = 1;
+
+/// The index of the automatic rule that grants this failed job another try.
+pub(crate) fn granting_rule(job: &Job, retry: &Retry) -> Option<usize> {
+    if !matches!(job.state, JobState::Finished | JobState::TimedOut) || job.exit_status == Some(0) {
+        return None;
+    }
+    let index = retry.automatic.iter().position(|rule| rule_matches(rule, job))?;
+    let used = job.rule_uses.get(index).copied().unwrap_or_default();
+    (used < retry.automatic[index].limit).then_some(index)
+}
+
+fn rule_matches(rule: &RetryRule, job: &Job) -> bool {
+    let exit = rule.exit_status.as_ref().is_none_or(|list| {
+        job.exit_status.is_some_and(|status| list.iter().any(|one| one.matches(status, LOWEST_WILDCARD)))
+    });
+    let signal = rule.signal.as_ref().is_none_or(|wanted| wanted.matches(job.signal.as_deref()));
+    let reason = rule
+        .signal_reason
+        .as_ref()
+        .is_none_or(|list| list.iter().any(|wanted| wanted.matches(job.signal_reason.as_deref())));
+    exit && signal && reason
+}
+
+/// The job that takes the place of `old`, ready to be taken.
+pub(crate) fn successor(old: &Job, id: Uuid, rule: Option<usize>, now: Timestamp) -> Job {
+    let mut rule_uses = old.rule_uses.clone();
+    if let Some(index) = rule {
+        rule_uses.resize(rule_uses.len().max(index + 1), 0);
+        rule_uses[index] += 1;
+    }
+    Job {
+        id,
+        state: JobState::Scheduled,
+        retry_count: old.retry_count + 1,
+        rule_uses,
+        retried_in: None,
+        exit_status: None,
+        signal: None,
+        signal_reason: None,
+        soft_failed: false,
+        stack: None,
+        reserved_until: None,
+        agent: None,
+        token: None,
+        created_at: now,
+        scheduled_at: now,
+        runnable_at: Some(now),
+        accepted_at: None,
+        started_at: None,
+        stopping_at: None,
+        finished_at: None,
+        ..old.clone()
+    }
+}

@@ -1,0 +1,78 @@
+//! `buildkite-local serve`.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bk_ops::logging::LogArgs;
+
+use crate::{Config, Server};
+
+/// Flags of `serve`.
+#[derive(clap::Args)]
+pub(super) struct Args {
+    /// Address to listen on
+    #[arg(
+        long,
+        env = "BUILDKITE_LOCAL_LISTEN",
+        default_value = "127.0.0.1:8384",
+        value_name = "ADDRESS:PORT"
+    )]
+    listen: SocketAddr,
+
+    /// File that keeps the state; without it, the state is in memory and ends with the server
+    #[arg(long, env = "BUILDKITE_LOCAL_DATABASE", value_name = "FILE")]
+    database: Option<PathBuf>,
+
+    /// Token that agents and stacks register with [default on loopback: local-agent-token]
+    #[arg(long, env = "BUILDKITE_LOCAL_AGENT_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    agent_token: Option<String>,
+
+    /// Token of the REST API [default on loopback: local-api-token]
+    #[arg(long, env = "BUILDKITE_LOCAL_API_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    api_token: Option<String>,
+
+    /// Slug of the organization
+    #[arg(long, default_value = "local", value_name = "SLUG")]
+    organization: String,
+
+    /// URL under which agents and people reach the server [default: as each request addressed it]
+    #[arg(long, env = "BUILDKITE_LOCAL_EXTERNAL_URL", value_name = "URL")]
+    external_url: Option<String>,
+
+    /// A queue besides "default"; may be repeated. Without any, queues are created when first named
+    #[arg(long = "queue", value_name = "KEY")]
+    queues: Vec<String>,
+
+    /// Seconds without a heartbeat after which an agent is lost
+    #[arg(long, default_value_t = 180, value_name = "SECONDS")]
+    agent_lost_after: u64,
+
+    #[command(flatten)]
+    log: LogArgs,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    bk_ops::logging::init(&args.log);
+    let stop = bk_ops::shutdown::on_signal()?;
+    let config = Config {
+        listen: args.listen,
+        database: args.database,
+        organization: args.organization,
+        agent_token: args.agent_token,
+        api_token: args.api_token,
+        external_url: args.external_url,
+        queues: args.queues,
+        agent_lost_after: Duration::from_secs(args.agent_lost_after),
+        ..Config::default()
+    };
+    let server = Server::bind(config).await?;
+    tracing::info!(
+        page = %format_args!("http://{}/", server.local_addr()),
+        endpoint = %format_args!("http://{}/v3", server.local_addr()),
+        "listening"
+    );
+    server.run(async move { stop.cancelled().await }).await?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,190 @@
+//! The small grammars inside a step: dependencies, retry, soft fail, skip, agents, artifact paths.
+
+use super::PipelineProblem;
+use super::attributes::{Attributes, boolean, integer, wrong};
+use super::node::{Node, Value};
+use super::step::{Dependency, ExitMatch, ManualRetry, Retry, RetryRule, SoftFail, TextMatch};
+
+/// Retries that `automatic: true` or a rule without a limit allows.
+const DEFAULT_RETRY_LIMIT: u32 = 2;
+/// The highest limit a rule may ask for.
+const MAX_RETRY_LIMIT: i64 = 10;
+
+/// `depends_on`: `None` when absent, an empty list for `~` and `[]`.
+pub(crate) fn depends_on(attributes: &mut Attributes) -> Result<Option<Vec<Dependency>>, PipelineProblem> {
+    let Some(node) = attributes.take(&["depends_on"])? else { return Ok(None) };
+    match &node.value {
+        Value::Null => Ok(Some(Vec::new())),
+        Value::Text(step) => Ok(Some(vec![Dependency { step: step.clone(), allow_failure: false }])),
+        Value::List(items) => items.iter().map(dependency).collect::<Result<_, _>>().map(Some),
+        _ => Err(wrong(&node, "depends_on", "a step key or a list of them")),
+    }
+}
+
+fn dependency(node: &Node) -> Result<Dependency, PipelineProblem> {
+    match &node.value {
+        Value::Text(step) => Ok(Dependency { step: step.clone(), allow_failure: false }),
+        Value::Map(entries) => {
+            let mut attributes = Attributes::new(node.line, entries.clone());
+            let step = attributes.text(&["step"])?;
+            let allow_failure = attributes.flag(&["allow_failure"])?;
+            attributes.finish()?;
+            let step = step.ok_or_else(|| PipelineProblem::at(node, "depends_on entry has no step"))?;
+            Ok(Dependency { step, allow_failure })
+        }
+        _ => Err(wrong(node, "depends_on entry", "a step key or a map with step")),
+    }
+}
+
+/// `skip`: the reason, when the step is skipped.
+pub(crate) fn skip(attributes: &mut Attributes) -> Result<Option<String>, PipelineProblem> {
+    let Some(node) = attributes.take(&["skip"])? else { return Ok(None) };
+    match (&node.value, boolean(&node)) {
+        (Value::Null, _) | (_, Some(false)) => Ok(None),
+        (_, Some(true)) => Ok(Some("skipped".to_owned())),
+        (Value::Text(reason), None) => Ok(Some(reason.clone()).filter(|reason| !reason.is_empty())),
+        _ => Err(wrong(&node, "skip", "true, false or a reason")),
+    }
+}
+
+/// `agents`: a map or a list of `key=value`, as query rules. `None` when absent.
+pub(crate) fn agents(attributes: &mut Attributes) -> Result<Option<Vec<String>>, PipelineProblem> {
+    let Some(node) = attributes.take(&["agents", "agent_query_rules"])? else { return Ok(None) };
+    match &node.value {
+        Value::Null => Ok(None),
+        Value::Map(entries) => entries
+            .iter()
+            .map(|(key, value)| {
+                let value =
+                    value.scalar().ok_or_else(|| wrong(value, &format!("agents {key}"), "a string"))?;
+                Ok(format!("{key}={value}"))
+            })
+            .collect::<Result<_, _>>()
+            .map(Some),
+        _ => texts(&node, "agents").map(Some),
+    }
+}
+
+/// A string, or a list of strings.
+pub(crate) fn texts(node: &Node, name: &str) -> Result<Vec<String>, PipelineProblem> {
+    let one = |node: &Node| node.scalar().ok_or_else(|| wrong(node, name, "a string or a list of strings"));
+    match &node.value {
+        Value::Null => Ok(Vec::new()),
+        Value::List(items) => items.iter().map(one).collect(),
+        _ => Ok(vec![one(node)?]),
+    }
+}
+
+/// `soft_fail`.
+pub(crate) fn soft_fail(attributes: &mut Attributes) -> Result<SoftFail, PipelineProblem> {
+    let Some(node) = attributes.take(&["soft_fail"])? else { return Ok(SoftFail::Never) };
+    match (&node.value, boolean(&node)) {
+        (Value::Null, _) | (_, Some(false)) => Ok(SoftFail::Never),
+        (_, Some(true)) => Ok(SoftFail::Always),
+        (Value::List(items), None) => {
+            let mut matches = Vec::new();
+            for item in items {
+                let Value::Map(entries) = &item.value else {
+                    return Err(wrong(item, "soft_fail entry", "a map with exit_status"));
+                };
+                let mut entry = Attributes::new(item.line, entries.clone());
+                let status = entry.take(&["exit_status"])?;
+                entry.finish()?;
+                let status =
+                    status.ok_or_else(|| PipelineProblem::at(item, "soft_fail entry has no exit_status"))?;
+                matches.extend(exit_matches(&status)?);
+            }
+            Ok(SoftFail::ExitStatus(matches))
+        }
+        _ => Err(wrong(&node, "soft_fail", "true, false or a list of exit_status entries")),
+    }
+}
+
+fn exit_matches(node: &Node) -> Result<Vec<ExitMatch>, PipelineProblem> {
+    let one = |node: &Node| match (&node.value, integer(node)) {
+        (_, Some(status)) => Ok(ExitMatch::Is(status)),
+        (Value::Text(star), None) if star == "*" => Ok(ExitMatch::Any),
+        _ => Err(wrong(node, "exit_status", "a number or \"*\"")),
+    };
+    match &node.value {
+        Value::List(items) => items.iter().map(one).collect(),
+        _ => Ok(vec![one(node)?]),
+    }
+}
+
+/// `retry`.
+pub(crate) fn retry(attributes: &mut Attributes) -> Result<Retry, PipelineProblem> {
+    let Some(node) = attributes.take(&["retry"])? else { return Ok(Retry::default()) };
+    let entries = match node.value {
+        Value::Null => return Ok(Retry::default()),
+        Value::Map(entries) => entries,
+        _ => return Err(wrong(&node, "retry", "a map with automatic or manual")),
+    };
+    let mut retry = Attributes::new(node.line, entries);
+    let automatic = retry.take(&["automatic"])?.map(|node| automatic(&node)).transpose()?.unwrap_or_default();
+    let manual = retry.take(&["manual"])?.map(|node| manual(&node)).transpose()?.unwrap_or_default();
+    retry.finish()?;
+    Ok(Retry { automatic, manual })
+}
+
+fn automatic(node: &Node) -> Result<Vec<RetryRule>, PipelineProblem> {
+    let any =
+        || RetryRule { exit_status: None, signal: None, signal_reason: None, limit: DEFAULT_RETRY_LIMIT };
+    match (&node.value, boolean(node)) {
+        (Value::Null, _) | (_, Some(false)) => Ok(Vec::new()),
+        (_, Some(true)) => Ok(vec![any()]),
+        (Value::List(items), None) => items.iter().map(retry_rule).collect(),
+        (Value::Map(_), None) => Ok(vec![retry_rule(node)?]),
+        _ => Err(wrong(node, "retry.automatic", "true, false, a rule or a list of rules")),
+    }
+}
+
+fn retry_rule(node: &Node) -> Result<RetryRule, PipelineProblem> {
+    let Value::Map(entries) = &node.value else { return Err(wrong(node, "retry rule", "a map")) };
+    let mut rule = Attributes::new(node.line, entries.clone());
+    let exit_status = rule.take(&["exit_status"])?.map(|node| exit_matches(&node)).transpose()?;
+    let signal = rule.text(&["signal"])?.map(|name| text_match(&name, signal_name));
+    let signal_reason = match rule.take(&["signal_reason"])? {
+        Some(node) => Some(
+            texts(&node, "signal_reason")?.iter().map(|reason| text_match(reason, str::to_owned)).collect(),
+        ),
+        None => None,
+    };
+    let limit = rule.number(&["limit"], 0)?.unwrap_or(i64::from(DEFAULT_RETRY_LIMIT));
+    rule.finish()?;
+    if limit > MAX_RETRY_LIMIT {
+        return Err(PipelineProblem::at(node, format!("retry limit must be at most {MAX_RETRY_LIMIT}")));
+    }
+    let limit = u32::try_from(limit).expect("checked to be between 0 and the maximum");
+    Ok(RetryRule { exit_status, signal, signal_reason, limit })
+}
+
+fn text_match(text: &str, normal: impl Fn(&str) -> String) -> TextMatch {
+    match text {
+        "*" => TextMatch::Any,
+        "none" => TextMatch::None,
+        other => TextMatch::Is(normal(other)),
+    }
+}
+
+/// `term`, `TERM` and `SIGTERM` are one signal.
+pub(crate) fn signal_name(text: &str) -> String {
+    let upper = text.to_uppercase();
+    if upper.starts_with("SIG") { upper } else { format!("SIG{upper}") }
+}
+
+fn manual(node: &Node) -> Result<ManualRetry, PipelineProblem> {
+    match (&node.value, boolean(node)) {
+        (Value::Null, _) => Ok(ManualRetry::default()),
+        (_, Some(allowed)) => Ok(ManualRetry { allowed, ..ManualRetry::default() }),
+        (Value::Map(entries), None) => {
+            let mut manual = Attributes::new(node.line, entries.clone());
+            let allowed = manual.flag_or(&["allowed"], true)?;
+            let permit_on_passed = manual.flag_or(&["permit_on_passed"], true)?;
+            let reason = manual.text(&["reason"])?;
+            manual.finish()?;
+            Ok(ManualRetry { allowed, permit_on_passed, reason })
+        }
+        _ => Err(wrong(node, "retry.manual", "true, false or a map")),
+    }
+}

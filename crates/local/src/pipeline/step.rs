@@ -1,0 +1,188 @@
+//! Steps as they are kept for a build: parsed, checked, with defaults applied.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Environment variables by name.
+pub(crate) type Env = BTreeMap<String, String>;
+
+/// A whole pipeline document.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Document {
+    /// Top-level `env`.
+    pub(crate) env: Env,
+    /// The steps in order; groups hold their members.
+    pub(crate) steps: Vec<StepTree>,
+}
+
+/// A step, and its members when it is a group.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct StepTree {
+    pub(crate) step: Step,
+    pub(crate) members: Vec<Step>,
+}
+
+/// One step.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Step {
+    pub(crate) kind: Kind,
+    pub(crate) key: Option<String>,
+    pub(crate) label: Option<String>,
+    /// `None`: the implicit dependencies hold. `Some`: exactly these, possibly none.
+    pub(crate) depends_on: Option<Vec<Dependency>>,
+    pub(crate) allow_dependency_failure: bool,
+    /// Why the step is skipped, when it is.
+    pub(crate) skip: Option<String>,
+}
+
+/// What a step does.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Kind {
+    Command(Box<Command>),
+    Wait { continue_on_failure: bool },
+    Block(Gate),
+    Input(Gate),
+    Group,
+}
+
+/// A step that runs on an agent.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Command {
+    pub(crate) script: String,
+    pub(crate) env: Env,
+    /// `key=value` agent query rules.
+    pub(crate) agents: Vec<String>,
+    /// Single-key objects with canonical names.
+    pub(crate) plugins: Vec<serde_json::Value>,
+    pub(crate) image: Option<String>,
+    pub(crate) artifact_paths: Vec<String>,
+    pub(crate) parallelism: Option<u32>,
+    pub(crate) soft_fail: SoftFail,
+    pub(crate) retry: Retry,
+    pub(crate) timeout_in_minutes: Option<u32>,
+    pub(crate) priority: i64,
+    pub(crate) cancel_on_build_failing: bool,
+    /// Passed to the agent as it came; the agent verifies it.
+    pub(crate) signature: Option<serde_json::Value>,
+}
+
+/// A step that waits for a person.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Gate {
+    pub(crate) prompt: Option<String>,
+    /// The fields as written; their answers become build meta-data.
+    pub(crate) fields: Vec<serde_json::Value>,
+    pub(crate) blocked_state: BlockedState,
+}
+
+/// What a build counts as while a block step waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum BlockedState {
+    #[default]
+    Blocked,
+    Passed,
+    Failed,
+    Running,
+}
+
+/// An explicit dependency on the step with key `step`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Dependency {
+    pub(crate) step: String,
+    pub(crate) allow_failure: bool,
+}
+
+/// Which failures do not fail the build.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum SoftFail {
+    #[default]
+    Never,
+    Always,
+    ExitStatus(Vec<ExitMatch>),
+}
+
+impl SoftFail {
+    /// Whether a failure with this exit status is soft.
+    pub(crate) fn matches(&self, exit_status: Option<i64>) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Always => true,
+            Self::ExitStatus(list) => {
+                exit_status.is_some_and(|status| list.iter().any(|one| one.matches(status, i64::MIN)))
+            }
+        }
+    }
+}
+
+/// An exit status in a rule: a number, or `*`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ExitMatch {
+    Any,
+    Is(i64),
+}
+
+impl ExitMatch {
+    /// Whether a non-zero `status` matches; `*` stands for every status from `lowest` up.
+    pub(crate) fn matches(self, status: i64, lowest: i64) -> bool {
+        match self {
+            Self::Any => status != 0 && status >= lowest,
+            Self::Is(wanted) => status == wanted,
+        }
+    }
+}
+
+/// The retry settings of a command step.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Retry {
+    pub(crate) automatic: Vec<RetryRule>,
+    pub(crate) manual: ManualRetry,
+}
+
+/// One automatic retry rule: all given conditions must hold.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RetryRule {
+    pub(crate) exit_status: Option<Vec<ExitMatch>>,
+    pub(crate) signal: Option<TextMatch>,
+    pub(crate) signal_reason: Option<Vec<TextMatch>>,
+    pub(crate) limit: u32,
+}
+
+/// A signal or signal reason in a rule.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum TextMatch {
+    Any,
+    None,
+    Is(String),
+}
+
+impl TextMatch {
+    /// Whether what the job ended with matches.
+    pub(crate) fn matches(&self, value: Option<&str>) -> bool {
+        match (self, value) {
+            (Self::Any, value) => value.is_some(),
+            (Self::None, value) => value.is_none(),
+            (Self::Is(wanted), Some(value)) => wanted == value,
+            (Self::Is(_), None) => false,
+        }
+    }
+}
+
+/// Whether people may retry a job by hand.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ManualRetry {
+    pub(crate) allowed: bool,
+    pub(crate) permit_on_passed: bool,
+    pub(crate) reason: Option<String>,
+}
+
+impl Default for ManualRetry {
+    fn default() -> Self {
+        Self { allowed: true, permit_on_passed: true, reason: None }
+    }
+}

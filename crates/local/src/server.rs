@@ -1,0 +1,87 @@
+//! The server: listener, routes, timer.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use tokio::net::TcpListener;
+
+use crate::api::{self, App, Shared};
+use crate::config::{Config, ConfigError};
+use crate::store::{Store, pipelines};
+use crate::timer;
+
+/// A server that listens and has not begun to answer yet.
+pub struct Server {
+    listener: TcpListener,
+    local_addr: SocketAddr,
+    router: Router,
+    app: Shared,
+}
+
+/// Why a server cannot start or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    /// The settings cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The address is not free, or not ours.
+    #[error("cannot listen on {address}")]
+    Listen {
+        /// The address asked for.
+        address: SocketAddr,
+        /// Why not.
+        #[source]
+        source: std::io::Error,
+    },
+    /// The database cannot be opened or prepared.
+    #[error("cannot open the database {path}: {reason}")]
+    Database {
+        /// The file, or "in memory".
+        path: String,
+        /// Why not.
+        reason: String,
+    },
+    /// Accepting connections failed.
+    #[error("the server stopped")]
+    Serve(#[source] std::io::Error),
+}
+
+impl Server {
+    /// Opens the database and the listener. Nothing is answered until [`Server::run`].
+    pub async fn bind(config: Config) -> Result<Self, ServerError> {
+        let tokens = config.tokens()?;
+        let path = config.database.clone();
+        let database = |problem: crate::problem::Problem| ServerError::Database {
+            path: path.as_ref().map_or_else(|| "in memory".to_owned(), |path| path.display().to_string()),
+            reason: bk_ops::report::one_line(&problem),
+        };
+        let store = Store::open(config.database.as_deref()).map_err(&database)?;
+        let queues = config.queues.clone();
+        store
+            .transact(move |transaction| {
+                pipelines::create_queue(transaction, pipelines::DEFAULT_QUEUE)?;
+                queues.iter().try_for_each(|queue| pipelines::create_queue(transaction, queue))
+            })
+            .await
+            .map_err(&database)?;
+        let address = config.listen;
+        let failed = |source| ServerError::Listen { address, source };
+        let listener = TcpListener::bind(address).await.map_err(failed)?;
+        let local_addr = listener.local_addr().map_err(failed)?;
+        let app = App::new(config, tokens, store);
+        Ok(Self { listener, local_addr, router: api::router(app.clone()), app })
+    }
+
+    /// Where the server listens; with the real port when 0 was asked for.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+
+    /// Answers until `shutdown` ends; requests under way are finished.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), ServerError> {
+        let timer = tokio::spawn(timer::run(self.app));
+        let served = axum::serve(self.listener, self.router).with_graceful_shutdown(shutdown).await;
+        timer.abort();
+        served.map_err(ServerError::Serve)
+    }
+}

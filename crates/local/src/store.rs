@@ -1,0 +1,93 @@
+//! The database: one thread owns the connection, every request is one transaction.
+//!
+//! What was answered with success is committed. Reads go the same way, so each sees a state between two
+//! changes and never half of one.
+
+pub(crate) mod agents;
+pub(crate) mod builds;
+pub(crate) mod data;
+pub(crate) mod facts;
+pub(crate) mod jobs;
+pub(crate) mod logs;
+pub(crate) mod pipelines;
+mod row;
+mod schema;
+pub(crate) mod stacks;
+
+use std::path::Path;
+use std::sync::mpsc;
+use std::thread;
+
+use jiff::Timestamp;
+use rusqlite::{Connection, Transaction};
+use tokio::sync::{oneshot, watch};
+
+use crate::problem::Problem;
+
+type Work = Box<dyn FnOnce(&mut Connection) + Send>;
+
+/// A handle to the database thread; clones share it.
+#[derive(Clone)]
+pub(crate) struct Store {
+    work: mpsc::Sender<Work>,
+    deadline: watch::Receiver<Option<Timestamp>>,
+}
+
+impl Store {
+    /// Opens the database file, or one in memory, and starts its thread.
+    pub(crate) fn open(path: Option<&Path>) -> Result<Self, Problem> {
+        let connection = match path {
+            Some(path) => Connection::open(path)?,
+            None => Connection::open_in_memory()?,
+        };
+        schema::prepare(&connection)?;
+        let (work, inbox) = mpsc::channel::<Work>();
+        let (deadline_changed, deadline) = watch::channel(schema::next_deadline(&connection)?);
+        thread::Builder::new()
+            .name("database".to_owned())
+            .spawn(move || serve(connection, &inbox, &deadline_changed))
+            .map_err(|error| Problem::Refused(format!("cannot start the database thread: {error}")))?;
+        Ok(Self { work, deadline })
+    }
+
+    /// Runs `with` in a transaction that is committed when it succeeds and rolled back when it fails.
+    pub(crate) async fn transact<T, F>(&self, with: F) -> Result<T, Problem>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Transaction<'_>) -> Result<T, Problem> + Send + 'static,
+    {
+        let (answer, answered) = oneshot::channel();
+        let work: Work = Box::new(move |connection| {
+            let result = connection.transaction().map_err(Problem::from).and_then(|transaction| {
+                let value = with(&transaction)?;
+                transaction.commit()?;
+                Ok(value)
+            });
+            // The caller may have gone away; the change stands all the same.
+            let _gone = answer.send(result);
+        });
+        self.work.send(work).map_err(|_| Problem::Stopping)?;
+        answered.await.map_err(|_| Problem::Stopping)?
+    }
+
+    /// The next time at which the server must act by itself; changes as jobs and agents do.
+    pub(crate) fn deadline(&self) -> watch::Receiver<Option<Timestamp>> {
+        self.deadline.clone()
+    }
+}
+
+fn serve(
+    mut connection: Connection,
+    inbox: &mpsc::Receiver<Work>,
+    deadline_changed: &watch::Sender<Option<Timestamp>>,
+) {
+    while let Ok(work) = inbox.recv() {
+        work(&mut connection);
+        match schema::next_deadline(&connection) {
+            Ok(next) => {
+                deadline_changed.send_if_modified(|current| std::mem::replace(current, next) != next);
+            }
+            Err(error) => tracing::error!(%error, "cannot read the next deadline"),
+        }
+    }
+}

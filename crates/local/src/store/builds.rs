@@ -1,0 +1,407 @@
+//! Builds as rows, and applying events to them.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row, Transaction};
+use uuid::Uuid;
+
+use super::row::{Columns, json, millis};
+use super::{jobs, pipelines};
+use crate::build::verdict::PlacedStep;
+use crate::build::{Build, BuildState, Context, Event, Job, JobKind, JobState, Policy, advance};
+use crate::pipeline::expand::LaidStep;
+use crate::pipeline::step::{Document, Env, Kind, Step};
+use crate::pipeline::{self, PipelineProblem};
+use crate::problem::Problem;
+
+/// The most jobs of one build.
+const MAX_JOBS: usize = 4000;
+
+/// A build without its steps.
+#[derive(Debug, Clone)]
+pub(crate) struct BuildRow {
+    pub(crate) id: Uuid,
+    pub(crate) pipeline: Uuid,
+    pub(crate) number: i64,
+    pub(crate) state: BuildState,
+    pub(crate) cancel_requested: bool,
+    pub(crate) branch: String,
+    pub(crate) commit: String,
+    pub(crate) message: String,
+    pub(crate) source: String,
+    pub(crate) author: Option<(String, String)>,
+    pub(crate) pipeline_env: Env,
+    pub(crate) env: Env,
+    pub(crate) created_at: Timestamp,
+    pub(crate) started_at: Option<Timestamp>,
+    pub(crate) finished_at: Option<Timestamp>,
+}
+
+/// What a new build is made of.
+#[derive(Debug, Clone)]
+pub(crate) struct NewBuild {
+    pub(crate) branch: String,
+    pub(crate) commit: String,
+    pub(crate) message: String,
+    pub(crate) author: Option<(String, String)>,
+    pub(crate) env: Env,
+}
+
+fn read(row: &Row<'_>) -> Result<BuildRow, Problem> {
+    Ok(BuildRow {
+        id: row.id("id")?,
+        pipeline: row.id("pipeline")?,
+        number: row.column("number")?,
+        state: row.column::<String>("state")?.parse()?,
+        cancel_requested: row.column("cancel_requested")?,
+        branch: row.column("branch")?,
+        commit: row.column("commit_sha")?,
+        message: row.column("message")?,
+        source: row.column("source")?,
+        author: row
+            .column::<Option<String>>("author")?
+            .map(|text| serde_json::from_str(&text))
+            .transpose()?,
+        pipeline_env: row.json("pipeline_env")?,
+        env: row.json("env")?,
+        created_at: row.at("created_at")?,
+        started_at: row.maybe_at("started_at")?,
+        finished_at: row.maybe_at("finished_at")?,
+    })
+}
+
+/// The build with this id.
+pub(crate) fn get(transaction: &Transaction<'_>, id: Uuid) -> Result<BuildRow, Problem> {
+    transaction
+        .prepare_cached("SELECT * FROM builds WHERE id = ?1")?
+        .query_row([id.to_string()], |row| Ok(read(row)))
+        .optional()?
+        .ok_or_else(|| Problem::not_found("build", id))?
+}
+
+/// A pipeline's build by its number.
+pub(crate) fn by_number(
+    transaction: &Transaction<'_>,
+    pipeline: Uuid,
+    number: i64,
+) -> Result<BuildRow, Problem> {
+    transaction
+        .prepare_cached("SELECT * FROM builds WHERE pipeline = ?1 AND number = ?2")?
+        .query_row((pipeline.to_string(), number), |row| Ok(read(row)))
+        .optional()?
+        .ok_or_else(|| Problem::not_found("build", number))?
+}
+
+/// A pipeline's newest builds.
+pub(crate) fn recent(
+    transaction: &Transaction<'_>,
+    pipeline: Uuid,
+    limit: u32,
+) -> Result<Vec<BuildRow>, Problem> {
+    let mut statement = transaction
+        .prepare_cached("SELECT * FROM builds WHERE pipeline = ?1 ORDER BY number DESC LIMIT ?2")?;
+    let mut rows = statement.query((pipeline.to_string(), limit))?;
+    let mut builds = Vec::new();
+    while let Some(row) = rows.next()? {
+        builds.push(read(row)?);
+    }
+    Ok(builds)
+}
+
+/// The build with its steps and jobs.
+pub(crate) fn load(transaction: &Transaction<'_>, row: &BuildRow) -> Result<Build, Problem> {
+    Ok(Build {
+        id: row.id,
+        state: row.state,
+        cancel_requested: row.cancel_requested,
+        started_at: row.started_at,
+        finished_at: row.finished_at,
+        steps: steps(transaction, row.id)?,
+        jobs: jobs::of_build(transaction, row.id)?,
+    })
+}
+
+fn steps(transaction: &Transaction<'_>, build: Uuid) -> Result<Vec<PlacedStep>, Problem> {
+    let mut statement =
+        transaction.prepare_cached("SELECT * FROM steps WHERE build = ?1 ORDER BY position")?;
+    let mut rows = statement.query([build.to_string()])?;
+    let mut steps = Vec::new();
+    while let Some(row) = rows.next()? {
+        steps.push(PlacedStep {
+            id: row.id("id")?,
+            group: row.maybe_id("step_group")?,
+            uploader: row.maybe_id("uploader")?,
+            step: row.json("definition")?,
+        });
+    }
+    Ok(steps)
+}
+
+/// One step of a build.
+pub(crate) fn step(transaction: &Transaction<'_>, id: Uuid) -> Result<(Step, Option<Uuid>), Problem> {
+    transaction
+        .prepare_cached("SELECT definition, step_group FROM steps WHERE id = ?1")?
+        .query_row([id.to_string()], |row| {
+            Ok((|| Ok((row.json("definition")?, row.maybe_id("step_group")?)))())
+        })
+        .optional()?
+        .ok_or_else(|| Problem::not_found("step", id))?
+}
+
+/// Creates a build of the pipeline's stored configuration and starts it.
+pub(crate) fn create(
+    transaction: &Transaction<'_>,
+    pipeline: &pipelines::PipelineRow,
+    new: NewBuild,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<BuildRow, Problem> {
+    let document = pipeline::from_yaml(&pipeline.configuration)?;
+    let laid = pipeline::expand(&document, &BTreeSet::new(), &mut Uuid::now_v7)?;
+    let id = Uuid::now_v7();
+    let number = pipelines::next_number(transaction, pipeline.id)?;
+    transaction
+        .prepare_cached(
+            "INSERT INTO builds (id, pipeline, number, state, branch, commit_sha, message, source, author,
+                 pipeline_env, env, created_at)
+             VALUES (?1, ?2, ?3, 'scheduled', ?4, ?5, ?6, 'api', ?7, ?8, ?9, ?10)",
+        )?
+        .execute((
+            id.to_string(),
+            pipeline.id.to_string(),
+            number,
+            new.branch,
+            new.commit,
+            new.message,
+            new.author.as_ref().map(json).transpose()?,
+            json(&document.env)?,
+            json(&new.env)?,
+            millis(now),
+        ))?;
+    let row = get(transaction, id)?;
+    let mut build = load(transaction, &row)?;
+    build.jobs = new_jobs(&laid, now, now);
+    build.steps = laid.into_iter().map(|laid| placed(laid, None, None)).collect();
+    save_steps(transaction, &build)?;
+    for job in &build.jobs {
+        jobs::save(transaction, id, job, policy)?;
+    }
+    run(transaction, &mut build, &Event::Laid, policy, now)?;
+    get(transaction, id)
+}
+
+fn placed(laid: LaidStep, outer: Option<Uuid>, uploader: Option<Uuid>) -> PlacedStep {
+    let group = laid.group.or_else(|| outer.filter(|_| !matches!(laid.step.kind, Kind::Group)));
+    PlacedStep { id: laid.id, group, uploader, step: laid.step }
+}
+
+fn new_jobs(steps: &[LaidStep], now: Timestamp, scheduled_at: Timestamp) -> Vec<Job> {
+    let jobs_of = |laid: &LaidStep| {
+        let step = laid.step.clone();
+        let id = laid.id;
+        laid.jobs.clone().into_iter().map(move |job| new_job(id, &step, &job, now, scheduled_at))
+    };
+    steps.iter().flat_map(jobs_of).collect()
+}
+
+fn new_job(
+    step_id: Uuid,
+    step: &Step,
+    laid: &pipeline::expand::LaidJob,
+    now: Timestamp,
+    scheduled_at: Timestamp,
+) -> Job {
+    let (kind, rules, priority, timeout_in_minutes) = match &step.kind {
+        Kind::Command(command) => {
+            (JobKind::Command, command.agents.clone(), command.priority, command.timeout_in_minutes)
+        }
+        Kind::Wait { .. } | Kind::Group => (JobKind::Waiter, Vec::new(), 0, None),
+        Kind::Block(_) | Kind::Input(_) => (JobKind::Manual, Vec::new(), 0, None),
+    };
+    let queue = rules.iter().find_map(|rule| rule.strip_prefix("queue=")).unwrap_or(pipelines::DEFAULT_QUEUE);
+    Job {
+        id: laid.id,
+        step: step_id,
+        kind,
+        state: if step.skip.is_some() { JobState::Skipped } else { JobState::Waiting },
+        priority,
+        queue: queue.to_owned(),
+        rules,
+        parallel: laid.parallel,
+        retry_count: 0,
+        rule_uses: Vec::new(),
+        retried_in: None,
+        timeout_in_minutes,
+        exit_status: None,
+        signal: None,
+        signal_reason: None,
+        soft_failed: false,
+        stack: None,
+        reserved_until: None,
+        agent: None,
+        token: None,
+        created_at: now,
+        scheduled_at,
+        runnable_at: None,
+        accepted_at: None,
+        started_at: None,
+        stopping_at: None,
+        finished_at: None,
+    }
+}
+
+/// Applies an event to a build and writes what it changed.
+pub(crate) fn apply(
+    transaction: &Transaction<'_>,
+    build: Uuid,
+    event: &Event,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    let row = get(transaction, build)?;
+    let mut build = load(transaction, &row)?;
+    run(transaction, &mut build, event, policy, now)
+}
+
+fn run(
+    transaction: &Transaction<'_>,
+    build: &mut Build,
+    event: &Event,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    let changed = advance(build, event, &mut Context { now, new_id: &mut Uuid::now_v7 })?;
+    for job in build.jobs.iter().filter(|job| changed.contains(&job.id)) {
+        jobs::save(transaction, build.id, job, policy)?;
+    }
+    transaction
+        .prepare_cached(
+            "UPDATE builds SET state = ?2, cancel_requested = ?3, started_at = ?4, finished_at = ?5 WHERE id = ?1",
+        )?
+        .execute((
+            build.id.to_string(),
+            build.state.as_str(),
+            build.cancel_requested,
+            build.started_at.map(millis),
+            build.finished_at.map(millis),
+        ))?;
+    Ok(())
+}
+
+/// A job of the build has started: the build has, too.
+pub(crate) fn note_start(transaction: &Transaction<'_>, build: Uuid, at: Timestamp) -> Result<(), Problem> {
+    transaction
+        .prepare_cached(
+            "UPDATE builds SET started_at = COALESCE(started_at, ?2),
+                 state = CASE state WHEN 'scheduled' THEN 'running' ELSE state END
+             WHERE id = ?1",
+        )?
+        .execute((build.to_string(), millis(at)))?;
+    Ok(())
+}
+
+fn save_steps(transaction: &Transaction<'_>, build: &Build) -> Result<(), Problem> {
+    let mut statement = transaction.prepare_cached(
+        "INSERT INTO steps (id, build, position, step_group, uploader, key, definition)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO UPDATE SET position = ?3",
+    )?;
+    for (position, placed) in build.steps.iter().enumerate() {
+        statement.execute((
+            placed.id.to_string(),
+            build.id.to_string(),
+            i64::try_from(position).expect("a build has few steps"),
+            placed.group.map(|id| id.to_string()),
+            placed.uploader.map(|id| id.to_string()),
+            &placed.step.key,
+            json(&placed.step)?,
+        ))?;
+    }
+    Ok(())
+}
+
+/// Steps that a running job adds to its own build.
+#[derive(Debug)]
+pub(crate) struct Upload {
+    pub(crate) uuid: String,
+    pub(crate) document: Document,
+    pub(crate) replace: bool,
+}
+
+/// Inserts uploaded steps directly after the step of the uploading job. Repeating an upload is harmless.
+pub(crate) fn upload(
+    transaction: &Transaction<'_>,
+    uploader: &jobs::OwnedJob,
+    upload: &Upload,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    let job = &uploader.job;
+    let new = transaction
+        .prepare_cached("INSERT OR IGNORE INTO uploads (job, uuid) VALUES (?1, ?2)")?
+        .execute((job.id.to_string(), &upload.uuid))?;
+    if new == 0 {
+        return Ok(());
+    }
+    let row = get(transaction, uploader.build)?;
+    if row.cancel_requested || !job.state.has_agent() || job.state == JobState::Canceling {
+        return Err(Problem::Refused("steps can only be added while the uploading job runs".to_owned()));
+    }
+    let mut build = load(transaction, &row)?;
+    if upload.replace {
+        drop_unstarted(transaction, &mut build)?;
+    }
+    let taken = build.steps.iter().filter_map(|placed| placed.step.key.clone()).collect();
+    let laid = pipeline::expand(&upload.document, &taken, &mut Uuid::now_v7)?;
+    let new_jobs = new_jobs(&laid, now, job.scheduled_at);
+    if build.jobs.len() + new_jobs.len() > MAX_JOBS {
+        let text = format!("the build would have more than {MAX_JOBS} jobs");
+        return Err(PipelineProblem::whole(text).into());
+    }
+    let at = build.steps.iter().position(|placed| placed.id == job.step).map_or(0, |index| index + 1);
+    let outer = build.steps.get(at.wrapping_sub(1)).and_then(|placed| placed.group);
+    let placed_steps = laid.into_iter().map(|laid| placed(laid, outer, Some(job.step)));
+    build.steps.splice(at..at, placed_steps.collect::<Vec<_>>());
+    save_steps(transaction, &build)?;
+    for job in &new_jobs {
+        jobs::save(transaction, build.id, job, policy)?;
+    }
+    build.jobs.extend(new_jobs);
+    if !upload.document.env.is_empty() {
+        let mut env = row.env;
+        env.extend(upload.document.env.clone());
+        transaction.execute("UPDATE builds SET env = ?2 WHERE id = ?1", (row.id.to_string(), json(&env)?))?;
+    }
+    run(transaction, &mut build, &Event::Laid, policy, now)
+}
+
+/// Removes the steps of which nothing has begun.
+fn drop_unstarted(transaction: &Transaction<'_>, build: &mut Build) -> Result<(), Problem> {
+    let untouched = |state| matches!(state, JobState::Waiting | JobState::Blocked);
+    let begun: BTreeSet<Uuid> =
+        build.jobs.iter().filter(|job| !untouched(job.state)).map(|job| job.step).collect();
+    let groups: BTreeSet<Uuid> = build
+        .steps
+        .iter()
+        .filter(|placed| begun.contains(&placed.id))
+        .filter_map(|placed| placed.group)
+        .collect();
+    let (kept, dropped): (Vec<_>, Vec<_>) = std::mem::take(&mut build.steps)
+        .into_iter()
+        .partition(|placed| begun.contains(&placed.id) || groups.contains(&placed.id));
+    build.steps = kept;
+    build.jobs.retain(|job| begun.contains(&job.step));
+    for placed in dropped {
+        let id = placed.id.to_string();
+        transaction.prepare_cached("DELETE FROM jobs WHERE step = ?1")?.execute([&id])?;
+        transaction.prepare_cached("DELETE FROM steps WHERE id = ?1")?.execute([&id])?;
+    }
+    Ok(())
+}
+
+/// Whether this upload of the job has been applied.
+pub(crate) fn has_upload(transaction: &Transaction<'_>, job: Uuid, uuid: &str) -> Result<bool, Problem> {
+    Ok(transaction
+        .prepare_cached("SELECT 1 FROM uploads WHERE job = ?1 AND uuid = ?2")?
+        .exists((job.to_string(), uuid))?)
+}

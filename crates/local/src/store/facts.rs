@@ -1,0 +1,76 @@
+//! Gathering what the environment of a job is made of.
+
+use rusqlite::Transaction;
+
+use super::{agents, builds, jobs, pipelines, schema};
+use crate::pipeline::env::{self, Facts, Organization};
+use crate::problem::Problem;
+
+/// The organisation as the database knows it. `base_url` is where people reach this server.
+pub(crate) fn organization(
+    transaction: &Transaction<'_>,
+    slug: &str,
+    base_url: &str,
+) -> Result<Organization, Problem> {
+    Ok(Organization {
+        slug: slug.to_owned(),
+        id: schema::identity(transaction, "organization")?,
+        cluster_id: schema::identity(transaction, "cluster")?,
+        cluster_name: "local".to_owned(),
+        base_url: base_url.to_owned(),
+    })
+}
+
+/// The id of the registration token.
+pub(crate) fn token_id(transaction: &Transaction<'_>) -> Result<uuid::Uuid, Problem> {
+    schema::identity(transaction, "token")
+}
+
+/// Everything that a job's environment is made of; with the agent's part once `agent` has the job.
+pub(crate) fn of_job(
+    transaction: &Transaction<'_>,
+    organization: Organization,
+    owned: &jobs::OwnedJob,
+    agent: Option<&agents::AgentRow>,
+) -> Result<Facts, Problem> {
+    let build = builds::get(transaction, owned.build)?;
+    let pipeline = pipelines::by_id(transaction, build.pipeline)?;
+    let (step, group) = builds::step(transaction, owned.job.step)?;
+    let group = match group {
+        Some(id) => {
+            let (step, _) = builds::step(transaction, id)?;
+            Some(env::Group { id, key: step.key, label: step.label })
+        }
+        None => None,
+    };
+    Ok(Facts {
+        organization,
+        pipeline: env::Pipeline {
+            id: pipeline.id,
+            slug: pipeline.slug,
+            name: pipeline.name,
+            repository: pipeline.repository,
+            default_branch: pipeline.default_branch,
+        },
+        build: env::Build {
+            id: build.id,
+            number: build.number,
+            branch: build.branch,
+            commit: build.commit,
+            message: build.message,
+            source: build.source,
+            author: build.author,
+            pipeline_env: build.pipeline_env,
+            env: build.env,
+        },
+        step_id: owned.job.step,
+        step,
+        group,
+        job: env::Job { id: owned.job.id, parallel: owned.job.parallel, retry_count: owned.job.retry_count },
+        agent: agent.map(|agent| env::Agent {
+            id: agent.id,
+            name: agent.name.clone(),
+            tags: agent.tags.clone(),
+        }),
+    })
+}

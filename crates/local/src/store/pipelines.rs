@@ -1,0 +1,120 @@
+//! Pipelines and queues as rows.
+
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row, Transaction};
+use uuid::Uuid;
+
+use super::row::{Columns, millis};
+use crate::problem::Problem;
+
+/// The queue of jobs that name none.
+pub(crate) const DEFAULT_QUEUE: &str = "default";
+
+/// A pipeline.
+#[derive(Debug, Clone)]
+pub(crate) struct PipelineRow {
+    pub(crate) id: Uuid,
+    pub(crate) slug: String,
+    pub(crate) name: String,
+    pub(crate) repository: String,
+    pub(crate) configuration: String,
+    pub(crate) default_branch: String,
+    pub(crate) created_at: Timestamp,
+}
+
+fn read(row: &Row<'_>) -> Result<PipelineRow, Problem> {
+    Ok(PipelineRow {
+        id: row.id("id")?,
+        slug: row.column("slug")?,
+        name: row.column("name")?,
+        repository: row.column("repository")?,
+        configuration: row.column("configuration")?,
+        default_branch: row.column("default_branch")?,
+        created_at: row.at("created_at")?,
+    })
+}
+
+/// The pipeline with this slug.
+pub(crate) fn get(transaction: &Transaction<'_>, slug: &str) -> Result<PipelineRow, Problem> {
+    transaction
+        .prepare_cached("SELECT * FROM pipelines WHERE slug = ?1")?
+        .query_row([slug], |row| Ok(read(row)))
+        .optional()?
+        .ok_or_else(|| Problem::not_found("pipeline", slug))?
+}
+
+/// The pipeline with this id.
+pub(crate) fn by_id(transaction: &Transaction<'_>, id: Uuid) -> Result<PipelineRow, Problem> {
+    transaction
+        .prepare_cached("SELECT * FROM pipelines WHERE id = ?1")?
+        .query_row([id.to_string()], |row| Ok(read(row)))
+        .optional()?
+        .ok_or_else(|| Problem::not_found("pipeline", id))?
+}
+
+/// Every pipeline by name.
+pub(crate) fn all(transaction: &Transaction<'_>) -> Result<Vec<PipelineRow>, Problem> {
+    let mut statement = transaction.prepare_cached("SELECT * FROM pipelines ORDER BY name, slug")?;
+    let mut rows = statement.query([])?;
+    let mut pipelines = Vec::new();
+    while let Some(row) = rows.next()? {
+        pipelines.push(read(row)?);
+    }
+    Ok(pipelines)
+}
+
+/// Creates a pipeline, or replaces what can be changed of the one with its slug.
+pub(crate) fn save(transaction: &Transaction<'_>, pipeline: &PipelineRow) -> Result<(), Problem> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO pipelines (id, slug, name, repository, configuration, default_branch, created_at)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (slug) DO UPDATE SET name = ?3, repository = ?4, configuration = ?5, default_branch = ?6",
+        )?
+        .execute((
+            pipeline.id.to_string(),
+            &pipeline.slug,
+            &pipeline.name,
+            &pipeline.repository,
+            &pipeline.configuration,
+            &pipeline.default_branch,
+            millis(pipeline.created_at),
+        ))?;
+    Ok(())
+}
+
+/// The next build number of a pipeline.
+pub(crate) fn next_number(transaction: &Transaction<'_>, pipeline: Uuid) -> Result<i64, Problem> {
+    Ok(transaction
+        .prepare_cached("UPDATE pipelines SET builds = builds + 1 WHERE id = ?1 RETURNING builds")?
+        .query_row([pipeline.to_string()], |row| row.get(0))?)
+}
+
+/// A queue.
+#[derive(Debug, Clone)]
+pub(crate) struct QueueRow {
+    pub(crate) id: Uuid,
+    pub(crate) key: String,
+    pub(crate) paused: bool,
+}
+
+/// The queue with this key, if there is one.
+pub(crate) fn queue(transaction: &Transaction<'_>, key: &str) -> Result<Option<QueueRow>, Problem> {
+    transaction
+        .prepare_cached("SELECT * FROM queues WHERE key = ?1")?
+        .query_row([key], |row| {
+            Ok((|| {
+                Ok(QueueRow { id: row.id("id")?, key: row.column("key")?, paused: row.column("paused")? })
+            })())
+        })
+        .optional()?
+        .transpose()
+}
+
+/// Makes sure that the queue exists.
+pub(crate) fn create_queue(transaction: &Transaction<'_>, key: &str) -> Result<(), Problem> {
+    transaction
+        .prepare_cached("INSERT OR IGNORE INTO queues (id, key) VALUES (?1, ?2)")?
+        .execute((Uuid::now_v7().to_string(), key))?;
+    Ok(())
+}

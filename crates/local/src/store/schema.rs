@@ -1,0 +1,142 @@
+//! Tables, and how the database is opened.
+
+use jiff::Timestamp;
+use rusqlite::{Connection, OptionalExtension};
+use uuid::Uuid;
+
+use super::row;
+use crate::problem::Problem;
+
+/// Raised with every change to the tables.
+const VERSION: i64 = 1;
+
+const TABLES: &str = "
+CREATE TABLE identity (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
+
+CREATE TABLE queues (
+    id TEXT PRIMARY KEY, key TEXT NOT NULL UNIQUE, paused INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+
+CREATE TABLE pipelines (
+    id TEXT PRIMARY KEY, slug TEXT NOT NULL UNIQUE, name TEXT NOT NULL, repository TEXT NOT NULL,
+    configuration TEXT NOT NULL, default_branch TEXT NOT NULL, builds INTEGER NOT NULL DEFAULT 0,
+    created_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE builds (
+    id TEXT PRIMARY KEY, pipeline TEXT NOT NULL REFERENCES pipelines(id) ON DELETE CASCADE,
+    number INTEGER NOT NULL, state TEXT NOT NULL, cancel_requested INTEGER NOT NULL DEFAULT 0,
+    branch TEXT NOT NULL, commit_sha TEXT NOT NULL, message TEXT NOT NULL, source TEXT NOT NULL, author TEXT,
+    pipeline_env TEXT NOT NULL, env TEXT NOT NULL,
+    created_at INTEGER NOT NULL, started_at INTEGER, finished_at INTEGER,
+    UNIQUE (pipeline, number)
+) WITHOUT ROWID;
+
+CREATE TABLE steps (
+    id TEXT PRIMARY KEY, build TEXT NOT NULL REFERENCES builds(id) ON DELETE CASCADE,
+    position INTEGER NOT NULL, step_group TEXT, uploader TEXT, key TEXT, definition TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX steps_of_build ON steps (build, position);
+
+CREATE TABLE jobs (
+    seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+    build TEXT NOT NULL REFERENCES builds(id) ON DELETE CASCADE, step TEXT NOT NULL REFERENCES steps(id),
+    kind TEXT NOT NULL, state TEXT NOT NULL, priority INTEGER NOT NULL, queue TEXT NOT NULL, rules TEXT NOT NULL,
+    parallel_index INTEGER, parallel_count INTEGER, retry_count INTEGER NOT NULL, rule_uses TEXT NOT NULL,
+    retried_in TEXT, timeout_in_minutes INTEGER, exit_status INTEGER, signal TEXT, signal_reason TEXT,
+    soft_failed INTEGER NOT NULL, stack TEXT, reserved_until INTEGER, agent TEXT, token TEXT,
+    created_at INTEGER NOT NULL, scheduled_at INTEGER NOT NULL, runnable_at INTEGER, accepted_at INTEGER,
+    started_at INTEGER, stopping_at INTEGER, finished_at INTEGER, deadline INTEGER
+);
+CREATE INDEX jobs_of_build ON jobs (build);
+CREATE INDEX jobs_scheduled ON jobs (queue, scheduled_at, seq) WHERE state = 'scheduled';
+CREATE INDEX jobs_deadline ON jobs (deadline) WHERE deadline IS NOT NULL;
+CREATE INDEX jobs_token ON jobs (token) WHERE token IS NOT NULL;
+CREATE INDEX jobs_agent ON jobs (agent) WHERE agent IS NOT NULL;
+
+CREATE TABLE job_events (
+    seq INTEGER PRIMARY KEY, job TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE,
+    at INTEGER NOT NULL, kind TEXT NOT NULL, detail TEXT NOT NULL
+);
+CREATE INDEX events_of_job ON job_events (job);
+
+CREATE TABLE agents (
+    id TEXT PRIMARY KEY, name TEXT NOT NULL, access_token TEXT NOT NULL UNIQUE, hostname TEXT NOT NULL,
+    version TEXT NOT NULL, tags TEXT NOT NULL, state TEXT NOT NULL, lost_at INTEGER,
+    created_at INTEGER NOT NULL, last_seen INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX agents_lost ON agents (lost_at) WHERE lost_at IS NOT NULL;
+
+CREATE TABLE stacks (
+    id TEXT PRIMARY KEY, key TEXT NOT NULL UNIQUE, type TEXT NOT NULL, queue TEXT NOT NULL,
+    metadata TEXT NOT NULL, state TEXT NOT NULL, last_seen INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE TABLE log_chunks (
+    job TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, sequence INTEGER NOT NULL,
+    offset INTEGER NOT NULL, size INTEGER NOT NULL, gzip BLOB NOT NULL,
+    PRIMARY KEY (job, sequence)
+) WITHOUT ROWID;
+
+CREATE TABLE meta_data (
+    build TEXT NOT NULL REFERENCES builds(id) ON DELETE CASCADE, key TEXT NOT NULL, value TEXT NOT NULL,
+    PRIMARY KEY (build, key)
+) WITHOUT ROWID;
+
+CREATE TABLE annotations (
+    build TEXT NOT NULL REFERENCES builds(id) ON DELETE CASCADE, scope TEXT NOT NULL, job TEXT NOT NULL,
+    context TEXT NOT NULL, style TEXT NOT NULL, priority INTEGER NOT NULL, body TEXT NOT NULL,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (build, scope, job, context)
+) WITHOUT ROWID;
+
+CREATE TABLE uploads (
+    job TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, uuid TEXT NOT NULL, PRIMARY KEY (job, uuid)
+) WITHOUT ROWID;
+";
+
+/// Sets the connection up and creates the tables of a new database.
+pub(super) fn prepare(connection: &Connection) -> Result<(), Problem> {
+    connection.pragma_update(None, "foreign_keys", true)?;
+    // With a write-ahead log, a killed process loses nothing that was committed.
+    connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
+    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+    match version {
+        VERSION => {}
+        0 => {
+            connection.execute_batch(&format!("BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;"))?;
+        }
+        other => {
+            return Err(Problem::Refused(format!(
+                "the database has layout {other}, this program knows {VERSION}; use a new file"
+            )));
+        }
+    }
+    connection.set_prepared_statement_cache_capacity(128);
+    Ok(())
+}
+
+/// The id kept under `name`; made up when the database is new, and the same ever after.
+pub(crate) fn identity(connection: &Connection, name: &str) -> Result<Uuid, Problem> {
+    let found: Option<String> = connection
+        .query_row("SELECT value FROM identity WHERE name = ?1", [name], |row| row.get(0))
+        .optional()?;
+    if let Some(text) = found {
+        return Uuid::parse_str(&text).map_err(|error| Problem::Corrupt(error.to_string()));
+    }
+    let id = Uuid::now_v7();
+    connection.execute("INSERT INTO identity (name, value) VALUES (?1, ?2)", [name, &id.to_string()])?;
+    Ok(id)
+}
+
+/// The earliest time at which a job or an agent runs out of time.
+pub(super) fn next_deadline(connection: &Connection) -> Result<Option<Timestamp>, Problem> {
+    let earliest = |sql: &str| -> Result<Option<i64>, Problem> {
+        Ok(connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    };
+    let job = earliest("SELECT MIN(deadline) FROM jobs WHERE deadline IS NOT NULL")?;
+    let agent = earliest("SELECT MIN(lost_at) FROM agents WHERE lost_at IS NOT NULL")?;
+    Ok([job, agent].into_iter().flatten().min().map(row::time))
+}

@@ -1,0 +1,137 @@
+//! Stacks as rows, and what they list.
+
+use std::collections::BTreeMap;
+
+use bk_buildkite::stacks::{BuildRef, PipelineRef, ScheduledJob, StepRef};
+use jiff::Timestamp;
+use rusqlite::{OptionalExtension, Row, Transaction};
+use uuid::Uuid;
+
+use super::row::{Columns, json, millis};
+use crate::problem::Problem;
+
+/// A stack.
+#[derive(Debug, Clone)]
+pub(crate) struct StackRow {
+    pub(crate) id: Uuid,
+    pub(crate) key: String,
+    pub(crate) kind: String,
+    pub(crate) queue: String,
+    pub(crate) metadata: BTreeMap<String, String>,
+    /// `connected` or `disconnected`.
+    pub(crate) state: String,
+}
+
+fn read(row: &Row<'_>) -> Result<StackRow, Problem> {
+    Ok(StackRow {
+        id: row.id("id")?,
+        key: row.column("key")?,
+        kind: row.column("type")?,
+        queue: row.column("queue")?,
+        metadata: row.json("metadata")?,
+        state: row.column("state")?,
+    })
+}
+
+/// The stack with this key, connected or not.
+pub(crate) fn get(transaction: &Transaction<'_>, key: &str) -> Result<Option<StackRow>, Problem> {
+    transaction
+        .prepare_cached("SELECT * FROM stacks WHERE key = ?1")?
+        .query_row([key], |row| Ok(read(row)))
+        .optional()?
+        .transpose()
+}
+
+/// Writes a stack, new or changed, seen now.
+pub(crate) fn save(transaction: &Transaction<'_>, stack: &StackRow, now: Timestamp) -> Result<(), Problem> {
+    transaction
+        .prepare_cached(
+            "INSERT INTO stacks (id, key, type, queue, metadata, state, last_seen) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (key) DO UPDATE SET type = ?3, queue = ?4, metadata = ?5, state = ?6, last_seen = ?7",
+        )?
+        .execute((
+            stack.id.to_string(),
+            &stack.key,
+            &stack.kind,
+            &stack.queue,
+            json(&stack.metadata)?,
+            &stack.state,
+            millis(now),
+        ))?;
+    Ok(())
+}
+
+/// A place in the listing: the last job before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    scheduled_at: i64,
+    seq: i64,
+}
+
+impl Cursor {
+    /// Reads what [`Self::to_text`] wrote.
+    pub(crate) fn parse(text: &str) -> Option<Self> {
+        let (scheduled_at, seq) = text.split_once('-')?;
+        Some(Self { scheduled_at: scheduled_at.parse().ok()?, seq: seq.parse().ok()? })
+    }
+
+    /// The cursor as clients carry it.
+    pub(crate) fn to_text(self) -> String {
+        format!("{}-{}", self.scheduled_at, self.seq)
+    }
+}
+
+/// A page of scheduled jobs: those of `queue` after `after`, oldest first, and where the next page begins.
+pub(crate) fn scheduled(
+    transaction: &Transaction<'_>,
+    queue: &str,
+    after: Option<Cursor>,
+    limit: usize,
+) -> Result<(Vec<ScheduledJob>, Option<Cursor>), Problem> {
+    let sql = "
+SELECT jobs.seq, jobs.id, jobs.priority, jobs.rules, jobs.scheduled_at, steps.key AS step_key,
+    builds.id AS build_id, builds.number, builds.branch, pipelines.id AS pipeline_id, pipelines.slug
+FROM jobs JOIN builds ON builds.id = jobs.build JOIN pipelines ON pipelines.id = builds.pipeline
+    JOIN steps ON steps.id = jobs.step
+WHERE jobs.state = 'scheduled' AND jobs.queue = ?1 AND (jobs.scheduled_at, jobs.seq) > (?2, ?3)
+ORDER BY jobs.scheduled_at, jobs.seq LIMIT ?4";
+    let after = after.unwrap_or(Cursor { scheduled_at: i64::MIN, seq: i64::MIN });
+    // One more than asked for tells whether another page follows.
+    let asked = i64::try_from(limit + 1).expect("the limit is small");
+    let mut statement = transaction.prepare_cached(sql)?;
+    let mut rows = statement.query((queue, after.scheduled_at, after.seq, asked))?;
+    let mut jobs = Vec::new();
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        if jobs.len() == limit {
+            return Ok((jobs, last));
+        }
+        last = Some(Cursor { scheduled_at: row.column("scheduled_at")?, seq: row.column("seq")? });
+        jobs.push(ScheduledJob {
+            id: row.id("id")?,
+            priority: row.column("priority")?,
+            agent_query_rules: row.json("rules")?,
+            scheduled_at: row.at("scheduled_at")?,
+            pipeline: PipelineRef { slug: row.column("slug")?, uuid: row.column("pipeline_id")? },
+            build: BuildRef {
+                uuid: row.column("build_id")?,
+                number: row.column("number")?,
+                branch: row.column("branch")?,
+            },
+            step: StepRef { key: row.column("step_key")? },
+        });
+    }
+    Ok((jobs, None))
+}
+
+/// The states of jobs; unknown ones are left out.
+pub(crate) fn states(transaction: &Transaction<'_>, ids: &[Uuid]) -> Result<BTreeMap<Uuid, String>, Problem> {
+    let mut statement = transaction.prepare_cached("SELECT state FROM jobs WHERE id = ?1")?;
+    let mut states = BTreeMap::new();
+    for id in ids {
+        if let Some(state) = statement.query_row([id.to_string()], |row| row.get(0)).optional()? {
+            states.insert(*id, state);
+        }
+    }
+    Ok(states)
+}
