@@ -37,7 +37,7 @@ fn programs_are_those_of_the_dockerfiles() {
 }
 
 #[test]
-fn entry_points_exist_and_users_are_numbers() {
+fn entry_points_exist_and_what_serves_is_not_root() {
     for image in Image::ALL {
         let config = image.config().unwrap();
         assert!(config.user.chars().all(|c| c.is_ascii_digit() || c == ':'), "{image:?}: {}", config.user);
