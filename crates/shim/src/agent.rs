@@ -10,18 +10,21 @@ use crate::failure::Failure;
 use crate::layout::{AGENT, Spot};
 use crate::marks;
 use crate::sys::{self, Process};
-use crate::waiting::{Signals, Stopped, until};
+use crate::waiting::{Signals, Stopped, Watch};
 
 /// Runs the agent's container to its end.
 pub fn run(agent: &Agent<'_>, process: &Process) -> u8 {
     let umask = sys::umask(0);
     container::live(&agent.pod, AGENT, |signals| {
         prepare(agent)?;
-        keep_fence(agent, signals)?;
-        match agent.command {
-            Some(position) => Command::new(process, position, umask).run(signals),
-            None => wait_for_end(agent, signals),
-        }
+        let watch = Watch::on(&[Spot::AllStarted, Spot::AllEnded].map(|spot| agent.pod.layout.at(spot)));
+        keep_fence(agent, &watch, signals)?;
+        let Some(position) = agent.command else {
+            return wait_for_end(agent, &watch, signals);
+        };
+        let running = Command::new(process, position, umask).start(signals)?;
+        drop(watch);
+        running.finish(signals)
     })
 }
 
@@ -40,20 +43,19 @@ fn prepare<'a>(agent: &Agent<'a>) -> Result<(), Failure<'a>> {
 }
 
 /// Waits until every container of the job runs: the agent must not acquire the job before.
-fn keep_fence<'a>(agent: &Agent<'a>, signals: &Signals) -> Result<(), Failure<'a>> {
+fn keep_fence<'a>(agent: &Agent<'a>, watch: &Watch, signals: &Signals) -> Result<(), Failure<'a>> {
     let Agent { pod, jobs, .. } = agent;
-    let directories = [Spot::AllStarted, Spot::AllEnded].map(|spot| pod.layout.at(spot));
     let look = || match fence(jobs.iter(), pod.standalone, |job| marks::look(pod.layout, job)) {
         Fence::Closed => None,
         Fence::Open => Some(Ok(())),
         Fence::Broken(job, status) => Some(Err(Failure::Container(job, status))),
     };
-    until(signals, &directories, look).unwrap_or_else(|Stopped(signal)| Err(Failure::Stopped(signal)))
+    watch.until(signals, look).unwrap_or_else(|Stopped(signal)| Err(Failure::Stopped(signal)))
 }
 
 /// Without an agent to run, waits for the end of the job's containers.
-fn wait_for_end<'a>(agent: &Agent<'a>, signals: &Signals) -> Result<u8, Failure<'a>> {
+fn wait_for_end<'a>(agent: &Agent<'a>, watch: &Watch, signals: &Signals) -> Result<u8, Failure<'a>> {
     let layout = agent.pod.layout;
     let look = || outcome(agent.jobs.iter(), |job| marks::ended(layout, job));
-    until(signals, &[layout.at(Spot::AllEnded)], look).map_err(|Stopped(signal)| Failure::Interrupted(signal))
+    watch.until(signals, look).map_err(|Stopped(signal)| Failure::Interrupted(signal))
 }

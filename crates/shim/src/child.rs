@@ -27,19 +27,17 @@ impl Command {
         Self { file, arguments, environment: process.environment, umask }
     }
 
-    /// Runs the command to its end and gives its exit status.
-    pub fn run(&self, signals: &Signals) -> Result<u8, Failure<'static>> {
+    /// Starts the command. When this returns, the program has taken its place in the child.
+    pub fn start(self, signals: &Signals) -> Result<Running, Failure<'static>> {
         let failed = |errno| Failure::Execute(self.file, errno);
         let (problem, report) = sys::pipe().map_err(failed)?;
         let pid = sys::fork(|| self.become_it(signals, &report)).map_err(failed)?;
         drop(report);
         // The pipe ends without a word when the program has taken the child's place.
         let mut buffer = [0; 4];
-        let problem = sys::read(&problem, &mut buffer).ok().and_then(|read| read.first_chunk().copied());
-        let wait_status = accompany(pid, signals);
-        match problem {
+        match sys::read(&problem, &mut buffer).ok().and_then(|read| read.first_chunk().copied()) {
             Some(errno) => Err(failed(Errno(i32::from_ne_bytes(errno)))),
-            None => ending(wait_status).map_err(|signal| Failure::Killed(self.file, signal)),
+            None => Ok(Running { file: self.file, pid }),
         }
     }
 
@@ -83,24 +81,31 @@ fn search(path: &str, name: &str, mut attempt: impl FnMut(&CStr) -> Errno) -> Er
     worst
 }
 
-/// Passes signals on to `pid` and reaps whatever ends, until `pid` has ended; gives its wait status.
-fn accompany(pid: Pid, signals: &Signals) -> i32 {
-    loop {
-        match signals.next() {
-            libc::SIGCHLD => {
-                let mut ended = None;
-                reap_all(|child, status| {
-                    if child == pid {
-                        ended = Some(status);
-                    }
-                });
-                if let Some(status) = ended {
-                    return status;
-                }
+/// A command that runs.
+#[derive(Debug)]
+pub struct Running {
+    file: &'static CStr,
+    pid: Pid,
+}
+
+impl Running {
+    /// Passes signals on and reaps whatever ends, until the command has ended; gives its exit status.
+    pub fn finish(self, signals: &Signals) -> Result<u8, Failure<'static>> {
+        loop {
+            let signal = signals.next();
+            if signal != libc::SIGCHLD {
+                // It fails only for a command that has just ended.
+                let _ = sys::kill(self.pid, signal);
+                continue;
             }
-            // It fails only for a child that has just ended.
-            signal => {
-                let _ = sys::kill(pid, signal);
+            let mut ended = None;
+            reap_all(|pid, status| {
+                if pid == self.pid {
+                    ended = Some(status);
+                }
+            });
+            if let Some(status) = ended {
+                return ending(status).map_err(|signal| Failure::Killed(self.file, signal));
             }
         }
     }

@@ -8,28 +8,30 @@ use crate::failure::Failure;
 use crate::layout::{AGENT, Spot};
 use crate::marks;
 use crate::sys::{self, Process};
-use crate::waiting::{Signals, Stopped, until};
+use crate::waiting::{Signals, Stopped, Watch};
 
 /// Runs the container to its end.
 pub fn run(job: &Job<'_>, process: &Process) -> u8 {
     let umask = sys::umask(0);
     container::live(&job.pod, job.name, |signals| {
         marks::leave(job.pod.layout.at(Spot::Started(job.name)))?;
-        wait_for_turn(job, signals)?;
-        Command::new(process, job.command, umask).run(signals)
+        let watch =
+            Watch::on(&[Spot::Workspace, Spot::Run, Spot::AllEnded].map(|spot| job.pod.layout.at(spot)));
+        wait_for_turn(job, &watch, signals)?;
+        let running = Command::new(process, job.command, umask).start(signals)?;
+        drop(watch);
+        running.finish(signals)
     })
 }
 
-fn wait_for_turn<'a>(job: &Job<'a>, signals: &Signals) -> Result<(), Failure<'a>> {
-    let layout = job.pod.layout;
-    let directories = [Spot::Workspace, Spot::Run, Spot::AllEnded].map(|spot| layout.at(spot));
+fn wait_for_turn<'a>(job: &Job<'a>, watch: &Watch, signals: &Signals) -> Result<(), Failure<'a>> {
     let look = || match (turn(see(job)), job.after) {
         (Turn::Wait, _) => None,
         (Turn::BeforeFailed(status), Some(before)) => Some(Err(Failure::Container(before, status))),
         (Turn::Run | Turn::BeforeFailed(_), _) => Some(Ok(())),
         (Turn::AgentEnded, _) => Some(Err(Failure::AgentEnded)),
     };
-    until(signals, &directories, look).unwrap_or_else(|Stopped(signal)| Err(Failure::Stopped(signal)))
+    watch.until(signals, look).unwrap_or_else(|Stopped(signal)| Err(Failure::Stopped(signal)))
 }
 
 fn see(job: &Job<'_>) -> Seen {

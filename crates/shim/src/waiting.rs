@@ -53,44 +53,52 @@ impl Signals {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Stopped(pub i32);
 
-/// Looks at marks until they allow something. The watch on `directories` is set up before the first look, so a mark
-/// left in between wakes the wait; it ends with it, as a node has few inotify instances to give.
+/// A watch on directories of marks.
 ///
-/// # Errors
-/// The first signal that asks the shim to stop.
-pub fn until<T>(
-    signals: &Signals,
-    directories: &[Place<'_>],
-    mut look: impl FnMut() -> Option<T>,
-) -> Result<T, Stopped> {
-    let watch = watch(directories).ok();
-    let timeout = watch.is_none().then_some(WITHOUT_INOTIFY);
-    loop {
-        if let Some(found) = look() {
-            return Ok(found);
-        }
-        let _ = sys::wait_readable([watch.as_ref(), Some(&signals.queue)], timeout);
-        while let Some(signal) = signals.pending() {
-            match signal {
-                // Programs that were executed in the container from outside may leave orphans.
-                libc::SIGCHLD => child::reap_all(|_, _| ()),
-                libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT => return Err(Stopped(signal)),
-                // Neither asks for an end: a terminal's size, say.
-                _ => {}
+/// A node has few inotify instances to give, so it is dropped when the waiting is over; but only once the command
+/// runs, because the kernel takes some milliseconds to close one.
+pub struct Watch(Option<Fd>);
+
+impl Watch {
+    /// Begins to watch, before the first look at the marks, so that one left in between is not missed.
+    pub fn on(directories: &[Place<'_>]) -> Self {
+        let begin = || {
+            let inotify = sys::inotify()?;
+            directories
+                .iter()
+                .try_for_each(|directory| sys::watch_names(&inotify, directory.path().as_c_str()))
+                .map(|()| inotify)
+        };
+        Self(begin().ok())
+    }
+
+    /// Looks at marks until they allow something.
+    ///
+    /// # Errors
+    /// The first signal that asks the shim to stop.
+    pub fn until<T>(&self, signals: &Signals, mut look: impl FnMut() -> Option<T>) -> Result<T, Stopped> {
+        let timeout = self.0.is_none().then_some(WITHOUT_INOTIFY);
+        loop {
+            if let Some(found) = look() {
+                return Ok(found);
+            }
+            let _ = sys::wait_readable([self.0.as_ref(), Some(&signals.queue)], timeout);
+            while let Some(signal) = signals.pending() {
+                match signal {
+                    // Programs that were executed in the container from outside may leave orphans.
+                    libc::SIGCHLD => child::reap_all(|_, _| ()),
+                    libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT => {
+                        return Err(Stopped(signal));
+                    }
+                    // The others do not ask for an end: a terminal has a new size, say.
+                    _ => {}
+                }
+            }
+            if let Some(inotify) = &self.0 {
+                drain(inotify);
             }
         }
-        if let Some(watch) = &watch {
-            drain(watch);
-        }
     }
-}
-
-fn watch(directories: &[Place<'_>]) -> Result<Fd, Errno> {
-    let inotify = sys::inotify()?;
-    for directory in directories {
-        sys::watch_names(&inotify, directory.path().as_c_str())?;
-    }
-    Ok(inotify)
 }
 
 /// What happened does not matter, as all marks are looked at again.
