@@ -8,11 +8,21 @@ use crate::progress;
 
 /// Removes the cluster and returns whether there was one.
 pub(crate) fn down(home: &Home) -> Result<bool> {
-    let Some(state) = home.load()? else { return Ok(false) };
-    progress::step(&format!("removing cluster {}", state.name), || {
-        let _lock = network::lock()?;
-        release(&state)?;
-        home.remove()
+    // A record that cannot be read says as little as none.
+    let state = match home.load() {
+        Ok(Some(state)) => Some(state),
+        Ok(None) | Err(_) => node::lost(home)?,
+    };
+    if state.is_none() && !home.exists() {
+        return Ok(false);
+    }
+    progress::step(&format!("removing the cluster in {}", home.root().display()), || {
+        if let Some(state) = &state {
+            let _lock = network::lock()?;
+            release(state)?;
+            network::retire()?;
+        }
+        if home.exists() { home.remove() } else { Ok(()) }
     })?;
     Ok(true)
 }

@@ -116,6 +116,11 @@ impl Block {
         format!("bko{}-{}", self.0, self.1)
     }
 
+    /// Reads what [`Self::tag`] wrote.
+    pub(crate) fn from_tag(tag: &str) -> Option<Self> {
+        Self::candidates().find(|block| block.tag() == tag)
+    }
+
     fn address(self, third: u8, fourth: u8) -> Ipv4Addr {
         Ipv4Addr::new(self.0, self.1, third, fourth)
     }
@@ -221,7 +226,11 @@ pub(crate) fn disconnect(block: Block) -> Result<()> {
             removed?;
         }
     }
-    firewall::close(&block.tag(), &block.all().to_string())?;
+    firewall::close(&block.tag(), &block.all().to_string())
+}
+
+/// Undoes what clusters share on the machine, once there is none. Removes the lock, so it comes last.
+pub(crate) fn retire() -> Result<()> {
     forwarding::release()
 }
 

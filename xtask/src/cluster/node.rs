@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use super::network::Block;
 use super::state::{Home, State};
 use crate::process::{self, Identity};
 use crate::workspace;
@@ -59,7 +60,7 @@ impl Node {
             .args(["--propagation", "slave", "--fork", "--kill-child", "--mount-proc"])
             .args(["sh", "-c", SETUP, "node"])
             .args([home.root(), programs])
-            .arg(&state.name)
+            .args([&state.name, &state.block.tag()])
             .current_dir("/")
             .stdin(Stdio::piped())
             .stderr(output.try_clone()?)
@@ -143,6 +144,25 @@ impl Node {
     }
 }
 
+/// The state of a running node whose record was lost, as when somebody cleared the cache: its arguments tell.
+pub(crate) fn lost(home: &Home) -> Result<Option<State>> {
+    for entry in fs::read_dir("/proc").context("listing processes")? {
+        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let Some((name, block)) = recover(&arguments(pid), home.root()) else { continue };
+        if let Some(first) = Identity::of(pid) {
+            return Ok(Some(State { name, block, node: Some(first) }));
+        }
+    }
+    Ok(None)
+}
+
+/// Name and addresses from the arguments of a node's first process, if it belongs to this directory.
+fn recover(arguments: &[String], root: &Path) -> Option<(String, Block)> {
+    let [program, name, tag, directory] = arguments else { return None };
+    let ours = program == PAUSE && Path::new(directory) == root;
+    ours.then(|| Some((name.clone(), Block::from_tag(tag)?))).flatten()
+}
+
 /// Kills the node on record and everything in it.
 pub(crate) fn kill(state: &State) -> Result<()> {
     state.node.as_ref().map_or(Ok(()), Identity::kill)
@@ -195,6 +215,16 @@ mod tests {
         assert_eq!(name(&["containerd"]).as_deref(), Some("containerd"));
         // Threads of the kernel have no arguments.
         assert_eq!(name(&[]), None);
+    }
+
+    #[test]
+    fn a_lost_node_is_recovered_by_its_directory() {
+        let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<_>>();
+        let node = words(&[PAUSE, "dev", "bko10-203", "/cache/dev"]);
+        let (name, block) = recover(&node, Path::new("/cache/dev")).unwrap();
+        assert_eq!((name.as_str(), block.tag().as_str()), ("dev", "bko10-203"));
+        assert_eq!(recover(&node, Path::new("/cache/other")), None);
+        assert_eq!(recover(&words(&["/pause"]), Path::new("/cache/dev")), None);
     }
 
     #[test]

@@ -1,5 +1,5 @@
 # Makes fresh namespaces look like a machine of their own. Arguments: the cluster's directory, the directory with
-# Kubernetes' programs, the node's name. Runs as the first process and becomes the one that stays.
+# Kubernetes' programs, the node's name, the tag of its addresses. Runs as the first process and becomes the one that stays.
 set -eu
 
 # The word to go on comes when this process is on record; an end of input means that nobody wants it any more.
@@ -35,4 +35,5 @@ vm/overcommit_memory 1
 vm/panic_on_oom 0
 END
 
-exec /run/cluster/pause "$3"
+# The arguments are for whoever looks for a node whose record was lost.
+exec /run/cluster/pause "$3" "$4" "$1"

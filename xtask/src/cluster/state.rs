@@ -73,8 +73,14 @@ impl Home {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             text => text.with_context(|| format!("reading {}", file.display()))?,
         };
-        let state = serde_json::from_str(&text).with_context(|| format!("parsing {}", file.display()))?;
+        let state = serde_json::from_str(&text)
+            .with_context(|| format!("parsing {}: run `cluster down`, then `cluster up`", file.display()))?;
         Ok(Some(state))
+    }
+
+    /// Whether there is a record, readable or not.
+    pub(crate) fn exists(&self) -> bool {
+        self.record().exists()
     }
 
     /// Replaces the record as a whole.
@@ -87,7 +93,7 @@ impl Home {
 
     /// Makes the directory, unless it is one that holds something else.
     pub(crate) fn create(&self) -> Result<()> {
-        if self.root.exists() && !self.record().exists() {
+        if self.root.exists() && !self.exists() {
             let mut entries = fs::read_dir(&self.root)
                 .with_context(|| format!("listing {}", self.root.display()))?
                 .filter_map(Result::ok);
@@ -109,7 +115,7 @@ impl Home {
 
     /// Removes the directory and what it holds.
     pub(crate) fn remove(&self) -> Result<()> {
-        ensure!(self.record().exists(), "{} holds no cluster", self.root.display());
+        ensure!(self.exists(), "{} holds no cluster", self.root.display());
         // The record goes last: what is interrupted here can be removed by another try.
         for entry in fs::read_dir(&self.root).with_context(|| format!("listing {}", self.root.display()))? {
             let path = entry?.path();

@@ -14,7 +14,7 @@ use super::config::{self, PAUSE_IMAGE, Settings};
 use super::node::Node;
 use super::readiness::{prints, resolves, wait};
 use super::state::{Home, State};
-use super::{cgroup, kubectl, network, pki};
+use super::{cgroup, kubectl, network, node, pki};
 use crate::images::archive::{self, Entry, ImageConfig, LayerSource};
 use crate::{deps, process, progress};
 
@@ -58,9 +58,12 @@ fn works(home: &Home, state: &State, programs: &Path) -> bool {
 /// Finds the node or makes it, and connects it.
 fn start_node(home: &Home, known: Option<State>, name: &str, programs: &Path) -> Result<(State, Node)> {
     let _lock = network::lock()?;
-    let mut state = match known {
-        Some(state) => state,
-        None => State { name: name.to_owned(), block: network::choose()?, node: None },
+    let mut state = if let Some(state) = known {
+        state
+    } else {
+        // Nothing on record, but still running: nobody could use it any more.
+        node::lost(home)?.map_or(Ok(()), |lost| super::down::release(&lost))?;
+        State { name: name.to_owned(), block: network::choose()?, node: None }
     };
     home.save(&state)?;
     home.lay_out()?;
