@@ -39,7 +39,10 @@ enum Command {
     Build {
         #[command(flatten)]
         selection: Selection,
-        /// Where to write the archives.
+        /// The images' tag.
+        #[arg(long, default_value = TAG)]
+        tag: String,
+        /// Where to write the archives; target/images if not given.
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
@@ -55,6 +58,9 @@ enum Command {
     Push {
         #[command(flatten)]
         selection: Selection,
+        /// The images' tag.
+        #[arg(long, default_value = TAG)]
+        tag: String,
         /// Registry and path, without the image's name.
         #[arg(long)]
         repo: String,
@@ -66,34 +72,31 @@ struct Selection {
     /// The images; all of them if none is named.
     #[arg(value_name = "IMAGE")]
     images: Vec<Image>,
-    /// The images' tag.
-    #[arg(long, default_value = TAG)]
-    tag: String,
 }
 
 impl Selection {
-    fn build(&self, out: &Path) -> Result<Vec<Built>> {
-        let images = if self.images.is_empty() { Image::ALL.as_slice() } else { &self.images };
-        build::build(images, out, &self.tag)
+    fn images(&self) -> &[Image] {
+        if self.images.is_empty() { &Image::ALL } else { &self.images }
     }
 }
 
 /// Does what the command line asks for.
 pub(crate) fn run(args: Args) -> Result<()> {
     match args.command {
-        Command::Build { selection, out } => {
-            report(&selection.build(&out.unwrap_or_else(default_out))?);
+        Command::Build { selection, tag, out } => {
+            let out = out.map_or_else(|| Ok(default_out()), std::path::absolute)?;
+            report(&build::build(selection.images(), &out, &tag)?);
         }
         Command::Load { selection, cluster } => {
-            let images = selection.build(&default_out())?;
-            containerd::load(&cluster::containerd_socket(&cluster)?, &images)?;
+            // Asked first: without a cluster there is no need to build anything.
+            let socket = cluster::containerd_socket(&cluster)?;
+            let images = ensure(selection.images())?;
+            load(&socket, &images)?;
             report(&images);
         }
-        Command::Push { selection, repo } => {
-            let images = selection.build(&default_out())?;
-            for target in registry::push(&repo, &images)? {
-                say(&target);
-            }
+        Command::Push { selection, tag, repo } => {
+            let images = build::build(selection.images(), &default_out(), &tag)?;
+            registry::push(&repo, &images)?.iter().for_each(|target| say(target));
         }
     }
     Ok(())
@@ -104,7 +107,7 @@ pub(crate) fn ensure(images: &[Image]) -> Result<Vec<Built>> {
     build::build(images, &default_out(), TAG)
 }
 
-/// Brings images into the containerd behind a socket, if it does not have them yet.
+/// Brings images into the containerd behind a socket, if it does not have them yet. Returns those that it had not.
 pub(crate) fn load(socket: &Path, images: &[Built]) -> Result<Vec<String>> {
     containerd::load(socket, images)
 }

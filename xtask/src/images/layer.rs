@@ -33,13 +33,6 @@ impl Digest {
         Self::finish(hasher)
     }
 
-    /// The digest of everything a reader gives.
-    pub(crate) fn of_reader(mut from: impl Read) -> io::Result<Self> {
-        let mut sink = Hashing::new(io::sink());
-        io::copy(&mut from, &mut sink)?;
-        Ok(sink.finish().0)
-    }
-
     /// The 64 hexadecimal digits without the algorithm's name.
     pub(crate) fn hex(&self) -> &str {
         self.0.strip_prefix("sha256:").unwrap_or(&self.0)
@@ -95,11 +88,6 @@ impl Entry {
     /// An entry owned by root.
     pub(crate) fn new(path: impl Into<PathBuf>, mode: u32, node: Node) -> Self {
         Self { path: path.into(), mode, uid: 0, gid: 0, node }
-    }
-
-    /// The same entry with another owner and group.
-    pub(crate) fn owned_by(self, id: u32) -> Self {
-        Self { uid: id, gid: id, ..self }
     }
 }
 
@@ -189,7 +177,7 @@ pub(crate) fn write(out: &Path, entries: Vec<Entry>) -> Result<Layer> {
     for entry in sorted.values() {
         append(&mut tar, entry).with_context(|| format!("adding {} to the layer", entry.path.display()))?;
     }
-    let (digest, size, mut file) = tar.into_inner().context("closing the layer")?.finish_with_size();
+    let (digest, size, mut file) = tar.into_inner().context("closing the layer")?.finish();
     file.flush().with_context(|| format!("writing {}", out.display()))?;
     Ok(Layer { file: out.to_owned(), digest, size })
 }
@@ -256,14 +244,8 @@ impl<W: Write> Hashing<W> {
         Self { inner, hasher: Sha256::new(), written: 0 }
     }
 
-    fn finish(self) -> (Digest, W) {
-        (Digest::finish(self.hasher), self.inner)
-    }
-
-    fn finish_with_size(self) -> (Digest, u64, W) {
-        let size = self.written;
-        let (digest, inner) = self.finish();
-        (digest, size, inner)
+    fn finish(self) -> (Digest, u64, W) {
+        (Digest::finish(self.hasher), self.written, self.inner)
     }
 }
 
