@@ -22,7 +22,7 @@ pub(crate) fn down(home: &Home) -> Result<bool> {
             release(state)?;
             network::retire()?;
         }
-        if home.exists() { home.remove() } else { Ok(()) }
+        home.remove()
     })?;
     Ok(true)
 }
@@ -33,4 +33,29 @@ pub(crate) fn release(state: &State) -> Result<()> {
     node::kill(state)?;
     network::disconnect(state.block)?;
     cgroup::remove(&state.block.tag())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_of_somebody_else_is_left_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::write(directory.path().join("thesis.tex"), "precious").unwrap();
+        assert!(!down(&Home::new(directory.path()).unwrap()).unwrap());
+        assert!(directory.path().join("thesis.tex").exists());
+    }
+
+    #[test]
+    fn an_unreadable_record_does_not_keep_a_cluster_from_being_removed() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("dev");
+        fs::create_dir(&root).unwrap();
+        fs::write(root.join("state.json"), "{").unwrap();
+        assert!(down(&Home::new(&root).unwrap()).unwrap());
+        assert!(!root.exists());
+    }
 }
