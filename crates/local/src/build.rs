@@ -3,6 +3,7 @@
 pub(crate) mod advance;
 mod dependencies;
 pub(crate) mod job;
+pub(crate) mod layout;
 mod retry;
 pub(crate) mod state;
 pub(crate) mod verdict;

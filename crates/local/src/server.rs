@@ -6,6 +6,7 @@ use axum::Router;
 use tokio::net::TcpListener;
 
 use crate::api::{self, App, Shared};
+use crate::build::job::DEFAULT_QUEUE;
 use crate::config::{Config, ConfigError};
 use crate::store::{Store, pipelines};
 use crate::timer;
@@ -59,7 +60,7 @@ impl Server {
         let queues = config.queues.clone();
         store
             .transact(move |transaction| {
-                pipelines::create_queue(transaction, pipelines::DEFAULT_QUEUE)?;
+                pipelines::create_queue(transaction, DEFAULT_QUEUE)?;
                 queues.iter().try_for_each(|queue| pipelines::create_queue(transaction, queue))
             })
             .await

@@ -18,9 +18,10 @@ use super::Shared;
 use super::auth::Registration;
 use super::error::{ApiError, ApiResult};
 use super::extract::Body;
+use crate::build::job::DEFAULT_QUEUE;
 use crate::problem::Problem;
 use crate::store::facts;
-use crate::store::pipelines::{self, DEFAULT_QUEUE, QueueRow};
+use crate::store::pipelines::{self, QueueRow};
 use crate::store::stacks::{self, StackRow};
 
 /// The routes of the Stacks API, relative to the Agent API's base path.

@@ -5,6 +5,9 @@ use uuid::Uuid;
 
 use super::JobState;
 
+/// The queue of jobs whose rules name none.
+pub(crate) const DEFAULT_QUEUE: &str = "default";
+
 /// What kind of job a step yields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobKind {

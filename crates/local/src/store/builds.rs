@@ -8,10 +8,10 @@ use uuid::Uuid;
 
 use super::row::{Columns, json, millis};
 use super::{jobs, pipelines};
+use crate::build::layout::{self, Place};
 use crate::build::verdict::PlacedStep;
-use crate::build::{Build, BuildState, Context, Event, Job, JobKind, JobState, Policy, advance};
-use crate::pipeline::expand::LaidStep;
-use crate::pipeline::step::{Document, Env, Kind, Step};
+use crate::build::{Build, BuildState, Context, Event, Job, JobState, Policy, advance};
+use crate::pipeline::step::{Document, Env, Step};
 use crate::pipeline::{self, PipelineProblem};
 use crate::problem::Problem;
 
@@ -181,74 +181,11 @@ pub(crate) fn create(
         ))?;
     let row = get(transaction, id)?;
     let mut build = load(transaction, &row)?;
-    build.jobs = new_jobs(&laid, now, now);
-    build.steps = laid.into_iter().map(|laid| placed(laid, None, None)).collect();
-    save_steps(transaction, &build)?;
-    for job in &build.jobs {
-        jobs::save(transaction, id, job, policy)?;
-    }
+    let place = Place { uploader: None, now, scheduled_at: now };
+    let new_jobs = layout::insert(&mut build, laid, place);
+    save_new(transaction, &build, &new_jobs, policy)?;
     run(transaction, &mut build, &Event::Laid, policy, now)?;
     get(transaction, id)
-}
-
-fn placed(laid: LaidStep, outer: Option<Uuid>, uploader: Option<Uuid>) -> PlacedStep {
-    let group = laid.group.or_else(|| outer.filter(|_| !matches!(laid.step.kind, Kind::Group)));
-    PlacedStep { id: laid.id, group, uploader, step: laid.step }
-}
-
-fn new_jobs(steps: &[LaidStep], now: Timestamp, scheduled_at: Timestamp) -> Vec<Job> {
-    let jobs_of = |laid: &LaidStep| {
-        let step = laid.step.clone();
-        let id = laid.id;
-        laid.jobs.clone().into_iter().map(move |job| new_job(id, &step, &job, now, scheduled_at))
-    };
-    steps.iter().flat_map(jobs_of).collect()
-}
-
-fn new_job(
-    step_id: Uuid,
-    step: &Step,
-    laid: &pipeline::expand::LaidJob,
-    now: Timestamp,
-    scheduled_at: Timestamp,
-) -> Job {
-    let (kind, rules, priority, timeout_in_minutes) = match &step.kind {
-        Kind::Command(command) => {
-            (JobKind::Command, command.agents.clone(), command.priority, command.timeout_in_minutes)
-        }
-        Kind::Wait { .. } | Kind::Group => (JobKind::Waiter, Vec::new(), 0, None),
-        Kind::Block(_) | Kind::Input(_) => (JobKind::Manual, Vec::new(), 0, None),
-    };
-    let queue = rules.iter().find_map(|rule| rule.strip_prefix("queue=")).unwrap_or(pipelines::DEFAULT_QUEUE);
-    Job {
-        id: laid.id,
-        step: step_id,
-        kind,
-        state: if step.skip.is_some() { JobState::Skipped } else { JobState::Waiting },
-        priority,
-        queue: queue.to_owned(),
-        rules,
-        parallel: laid.parallel,
-        retry_count: 0,
-        rule_uses: Vec::new(),
-        retried_in: None,
-        timeout_in_minutes,
-        exit_status: None,
-        signal: None,
-        signal_reason: None,
-        soft_failed: false,
-        stack: None,
-        reserved_until: None,
-        agent: None,
-        token: None,
-        created_at: now,
-        scheduled_at,
-        runnable_at: None,
-        accepted_at: None,
-        started_at: None,
-        stopping_at: None,
-        finished_at: None,
-    }
 }
 
 /// Applies an event to a build and writes what it changed.
@@ -301,7 +238,13 @@ pub(crate) fn note_start(transaction: &Transaction<'_>, build: Uuid, at: Timesta
     Ok(())
 }
 
-fn save_steps(transaction: &Transaction<'_>, build: &Build) -> Result<(), Problem> {
+/// Writes new jobs, and all steps: those behind new ones have moved.
+fn save_new(
+    transaction: &Transaction<'_>,
+    build: &Build,
+    new_jobs: &[Job],
+    policy: &Policy,
+) -> Result<(), Problem> {
     let mut statement = transaction.prepare_cached(
         "INSERT INTO steps (id, build, position, step_group, uploader, key, definition)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (id) DO UPDATE SET position = ?3",
@@ -317,7 +260,7 @@ fn save_steps(transaction: &Transaction<'_>, build: &Build) -> Result<(), Proble
             json(&placed.step)?,
         ))?;
     }
-    Ok(())
+    new_jobs.iter().try_for_each(|job| jobs::save(transaction, build.id, job, policy))
 }
 
 /// Steps that a running job adds to its own build.
@@ -349,54 +292,27 @@ pub(crate) fn upload(
     }
     let mut build = load(transaction, &row)?;
     if upload.replace {
-        drop_unstarted(transaction, &mut build)?;
+        for step in layout::drop_unstarted(&mut build) {
+            let step = step.to_string();
+            transaction.prepare_cached("DELETE FROM jobs WHERE step = ?1")?.execute([&step])?;
+            transaction.prepare_cached("DELETE FROM steps WHERE id = ?1")?.execute([&step])?;
+        }
     }
     let taken = build.steps.iter().filter_map(|placed| placed.step.key.clone()).collect();
     let laid = pipeline::expand(&upload.document, &taken, &mut Uuid::now_v7)?;
-    let new_jobs = new_jobs(&laid, now, job.scheduled_at);
-    if build.jobs.len() + new_jobs.len() > MAX_JOBS {
+    let place = Place { uploader: Some(job.step), now, scheduled_at: job.scheduled_at };
+    let new_jobs = layout::insert(&mut build, laid, place);
+    if build.jobs.len() > MAX_JOBS {
         let text = format!("the build would have more than {MAX_JOBS} jobs");
         return Err(PipelineProblem::whole(text).into());
     }
-    let at = build.steps.iter().position(|placed| placed.id == job.step).map_or(0, |index| index + 1);
-    let outer = build.steps.get(at.wrapping_sub(1)).and_then(|placed| placed.group);
-    let placed_steps = laid.into_iter().map(|laid| placed(laid, outer, Some(job.step)));
-    build.steps.splice(at..at, placed_steps.collect::<Vec<_>>());
-    save_steps(transaction, &build)?;
-    for job in &new_jobs {
-        jobs::save(transaction, build.id, job, policy)?;
-    }
-    build.jobs.extend(new_jobs);
+    save_new(transaction, &build, &new_jobs, policy)?;
     if !upload.document.env.is_empty() {
         let mut env = row.env;
         env.extend(upload.document.env.clone());
         transaction.execute("UPDATE builds SET env = ?2 WHERE id = ?1", (row.id.to_string(), json(&env)?))?;
     }
     run(transaction, &mut build, &Event::Laid, policy, now)
-}
-
-/// Removes the steps of which nothing has begun.
-fn drop_unstarted(transaction: &Transaction<'_>, build: &mut Build) -> Result<(), Problem> {
-    let untouched = |state| matches!(state, JobState::Waiting | JobState::Blocked);
-    let begun: BTreeSet<Uuid> =
-        build.jobs.iter().filter(|job| !untouched(job.state)).map(|job| job.step).collect();
-    let groups: BTreeSet<Uuid> = build
-        .steps
-        .iter()
-        .filter(|placed| begun.contains(&placed.id))
-        .filter_map(|placed| placed.group)
-        .collect();
-    let (kept, dropped): (Vec<_>, Vec<_>) = std::mem::take(&mut build.steps)
-        .into_iter()
-        .partition(|placed| begun.contains(&placed.id) || groups.contains(&placed.id));
-    build.steps = kept;
-    build.jobs.retain(|job| begun.contains(&job.step));
-    for placed in dropped {
-        let id = placed.id.to_string();
-        transaction.prepare_cached("DELETE FROM jobs WHERE step = ?1")?.execute([&id])?;
-        transaction.prepare_cached("DELETE FROM steps WHERE id = ?1")?.execute([&id])?;
-    }
-    Ok(())
 }
 
 /// Whether this upload of the job has been applied.

@@ -7,9 +7,6 @@ use uuid::Uuid;
 use super::row::{Columns, millis};
 use crate::problem::Problem;
 
-/// The queue of jobs that name none.
-pub(crate) const DEFAULT_QUEUE: &str = "default";
-
 /// A pipeline.
 #[derive(Debug, Clone)]
 pub(crate) struct PipelineRow {

@@ -1,1 +1,449 @@
+//! Scenarios in YAML, and properties over random builds.
 
+use std::collections::{BTreeSet, HashMap};
+
+use jiff::{SignedDuration, Timestamp};
+use proptest::prelude::*;
+use rstest::rstest;
+use uuid::Uuid;
+
+use super::*;
+use crate::build::BuildState;
+use crate::build::layout::{self, Place};
+use crate::pipeline;
+
+/// A build that answers by step label.
+struct Bench {
+    build: Build,
+    now: Timestamp,
+    ids: u128,
+}
+
+impl Bench {
+    fn new(yaml: &str) -> Self {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let build = Build {
+            id: Uuid::from_u128(1),
+            state: BuildState::Scheduled,
+            cancel_requested: false,
+            started_at: None,
+            finished_at: None,
+            steps: Vec::new(),
+            jobs: Vec::new(),
+        };
+        let mut bench = Self { build, now, ids: 1 };
+        bench.lay(yaml, None);
+        bench
+    }
+
+    fn lay(&mut self, yaml: &str, uploader: Option<Uuid>) {
+        let document = pipeline::from_yaml(yaml).unwrap();
+        let taken = self.build.steps.iter().filter_map(|placed| placed.step.key.clone()).collect();
+        let mut ids = self.ids;
+        let laid = pipeline::expand(&document, &taken, &mut || {
+            ids += 1;
+            Uuid::from_u128(ids)
+        })
+        .unwrap();
+        self.ids = ids;
+        layout::insert(&mut self.build, laid, Place { uploader, now: self.now, scheduled_at: self.now });
+        self.event(&Event::Laid).unwrap();
+    }
+
+    fn event(&mut self, event: &Event) -> Result<BTreeSet<Uuid>, Refusal> {
+        self.now = self.now.checked_add(SignedDuration::from_secs(1)).unwrap();
+        let mut ids = self.ids;
+        let mut new_id = || {
+            ids += 1;
+            Uuid::from_u128(ids)
+        };
+        let changed = advance(&mut self.build, event, &mut Context { now: self.now, new_id: &mut new_id });
+        self.ids = ids;
+        changed
+    }
+
+    /// The newest job of the step with this label.
+    fn job(&self, label: &str) -> &Job {
+        let step =
+            self.build.steps.iter().find(|placed| placed.step.label.as_deref() == Some(label)).unwrap();
+        self.build.jobs.iter().rfind(|job| job.step == step.id).unwrap()
+    }
+
+    fn state(&self, label: &str) -> JobState {
+        self.job(label).state
+    }
+
+    fn start(&mut self, id: Uuid) {
+        let now = self.now;
+        let job = self.build.jobs.iter_mut().find(|job| job.id == id).unwrap();
+        job.accept(Uuid::nil(), "token".into(), now).unwrap();
+        job.start(now).unwrap();
+    }
+
+    fn end(&mut self, id: Uuid, exit_status: i64) {
+        let ending = Ending { exit_status, ..Ending::default() };
+        self.event(&Event::Finished { job: id, ending, at: self.now }).unwrap();
+    }
+
+    /// Runs the newest job of a step to its end.
+    fn run(&mut self, label: &str, exit_status: i64) {
+        let id = self.job(label).id;
+        self.start(id);
+        self.end(id, exit_status);
+    }
+}
+
+const WAITED: &str = "
+steps:
+  - {label: a, command: x}
+  - {label: b, command: x}
+  - wait
+  - {label: c, command: x}
+";
+
+#[test]
+fn a_wait_holds_the_rest_until_all_before_it_passed() {
+    let mut bench = Bench::new(WAITED);
+    assert_eq!(bench.build.state, BuildState::Scheduled);
+    bench.run("a", 0);
+    assert_eq!((bench.state("c"), bench.build.state), (JobState::Waiting, BuildState::Running));
+    bench.run("b", 0);
+    assert_eq!(bench.state("c"), JobState::Scheduled);
+    bench.run("c", 0);
+    assert_eq!(bench.build.state, BuildState::Passed);
+    assert!(bench.build.finished_at.is_some());
+}
+
+#[test]
+fn a_failure_before_a_wait_fails_the_rest_and_a_retry_revives_it() {
+    let mut bench = Bench::new(WAITED);
+    bench.run("a", 3);
+    assert_eq!(bench.build.state, BuildState::Failing);
+    bench.run("b", 0);
+    assert_eq!((bench.state("c"), bench.build.state), (JobState::WaitingFailed, BuildState::Failed));
+    let failed = bench.job("a").id;
+    bench.event(&Event::Retry { job: failed }).unwrap();
+    assert_eq!((bench.state("a"), bench.state("c")), (JobState::Scheduled, JobState::Waiting));
+    assert!(bench.build.finished_at.is_none());
+    bench.run("a", 0);
+    bench.run("c", 0);
+    assert_eq!(bench.build.state, BuildState::Passed);
+    let again = bench.event(&Event::Retry { job: failed });
+    assert!(matches!(again, Err(Refusal::NoRetry { .. })), "{again:?}");
+}
+
+#[test]
+fn continue_on_failure_goes_on_but_not_after_a_cancellation() {
+    let yaml =
+        "steps: [{label: a, command: x}, {wait: ~, continue_on_failure: true}, {label: b, command: x}]";
+    let mut bench = Bench::new(yaml);
+    bench.run("a", 1);
+    assert_eq!(bench.state("b"), JobState::Scheduled);
+    bench.run("b", 0);
+    assert_eq!(bench.build.state, BuildState::Failed);
+
+    let mut bench = Bench::new(yaml);
+    let id = bench.job("a").id;
+    bench.event(&Event::CancelJob { job: id }).unwrap();
+    assert_eq!((bench.state("a"), bench.state("b")), (JobState::Canceled, JobState::WaitingFailed));
+}
+
+#[rstest]
+#[case::bare("depends_on: a", JobState::WaitingFailed)]
+#[case::allowed("depends_on: [{step: a, allow_failure: true}]", JobState::Scheduled)]
+#[case::all_allowed("depends_on: a\n    allow_dependency_failure: true", JobState::Scheduled)]
+#[case::none("depends_on: []", JobState::Scheduled)]
+fn dependencies_on_a_failed_step(#[case] line: &str, #[case] expected: JobState) {
+    let yaml = format!(
+        "steps:\n  - label: a\n    key: a\n    command: x\n  - label: b\n    command: x\n    {line}\n"
+    );
+    let mut bench = Bench::new(&yaml);
+    bench.run("a", 1);
+    assert_eq!(bench.state("b"), expected);
+}
+
+#[test]
+fn explicit_dependencies_replace_the_wait() {
+    let yaml = "steps:\n  - {label: a, key: a, command: x}\n  - {label: b, command: x}\n  - wait\n  - {label: c, depends_on: a, command: x}\n";
+    let mut bench = Bench::new(yaml);
+    bench.run("a", 0);
+    assert_eq!((bench.state("b"), bench.state("c")), (JobState::Scheduled, JobState::Scheduled));
+}
+
+#[test]
+fn a_missing_key_fails_the_step_once_nothing_can_bring_it() {
+    let mut bench =
+        Bench::new("steps: [{label: a, command: x}, {label: b, depends_on: nowhere, command: x}]");
+    assert_eq!(bench.state("b"), JobState::Waiting);
+    bench.run("a", 0);
+    assert_eq!((bench.state("b"), bench.build.state), (JobState::WaitingFailed, BuildState::Failed));
+}
+
+#[test]
+fn steps_that_wait_for_each_other_end_the_build() {
+    let yaml = "steps: [{label: a, key: a, depends_on: b, command: x}, {label: b, key: b, depends_on: a, command: x}]";
+    assert_eq!(Bench::new(yaml).build.state, BuildState::Failed);
+}
+
+#[test]
+fn soft_failures_satisfy_and_pass() {
+    let mut bench = Bench::new(
+        "steps:\n  - {label: a, command: x, soft_fail: [{exit_status: 7}]}\n  - wait\n  - {label: b, command: x, soft_fail: true}\n",
+    );
+    bench.run("a", 7);
+    assert!(bench.job("a").soft_failed);
+    bench.run("b", -1);
+    assert_eq!(bench.build.state, BuildState::Passed);
+}
+
+#[test]
+fn automatic_retries_follow_their_rules_and_limits() {
+    let yaml = "
+steps:
+  - label: a
+    command: x
+    retry: {automatic: [{exit_status: -1, limit: 1}, {exit_status: '*', limit: 2}]}
+  - wait
+  - {label: b, command: x}
+";
+    let mut bench = Bench::new(yaml);
+    bench.run("a", -1);
+    assert_eq!((bench.job("a").retry_count, bench.state("a")), (1, JobState::Scheduled));
+    bench.run("a", 9);
+    bench.run("a", 9);
+    assert_eq!((bench.job("a").retry_count, bench.state("b")), (3, JobState::Waiting));
+    bench.run("a", 9);
+    assert_eq!((bench.state("a"), bench.state("b")), (JobState::Finished, JobState::WaitingFailed));
+    assert_eq!(bench.build.state, BuildState::Failed);
+    assert_eq!(bench.build.jobs.iter().filter(|job| job.retried_in.is_some()).count(), 3);
+}
+
+#[test]
+fn a_star_does_not_stand_for_minus_one() {
+    let mut bench =
+        Bench::new("steps: [{label: a, command: x, retry: {automatic: [{exit_status: '*', limit: 2}]}}]");
+    bench.run("a", -1);
+    assert_eq!(bench.build.state, BuildState::Failed);
+}
+
+#[test]
+fn cancelling_a_build_ends_waiting_jobs_at_once_and_running_ones_when_they_answer() {
+    let mut bench = Bench::new(WAITED);
+    let running = bench.job("a").id;
+    bench.start(running);
+    bench.event(&Event::CancelBuild).unwrap();
+    assert_eq!(
+        (bench.state("a"), bench.state("b"), bench.state("c")),
+        (JobState::Canceling, JobState::Canceled, JobState::Canceled)
+    );
+    assert_eq!(bench.build.state, BuildState::Canceling);
+    bench.end(running, -1);
+    assert_eq!((bench.state("a"), bench.build.state), (JobState::Canceled, BuildState::Canceled));
+}
+
+#[test]
+fn a_stack_ends_only_what_no_agent_has() {
+    let mut bench = Bench::new(WAITED);
+    let (mine, other) = (Uuid::from_u128(77), Uuid::from_u128(78));
+    let (a, b) = (bench.job("a").id, bench.job("b").id);
+    bench.start(a);
+    let taken = bench.event(&Event::StackFinished { job: a, stack: mine, exit_status: -1 });
+    assert!(matches!(taken, Err(Refusal::WrongState { .. })));
+    let until = bench.now;
+    assert!(bench.build.jobs.iter_mut().find(|job| job.id == b).unwrap().reserve(mine, until));
+    let foreign = bench.event(&Event::StackFinished { job: b, stack: other, exit_status: -1 });
+    assert!(matches!(foreign, Err(Refusal::WrongState { .. })));
+    bench.event(&Event::StackFinished { job: b, stack: mine, exit_status: 5 }).unwrap();
+    let job = bench.job("b");
+    assert_eq!(
+        (job.state, job.exit_status, job.signal_reason.as_deref()),
+        (JobState::Finished, Some(5), Some("stack_error"))
+    );
+}
+
+#[test]
+fn a_lost_agent_fails_a_running_job_and_returns_an_accepted_one() {
+    let mut bench = Bench::new(WAITED);
+    let (a, b) = (bench.job("a").id, bench.job("b").id);
+    bench.start(a);
+    let now = bench.now;
+    bench
+        .build
+        .jobs
+        .iter_mut()
+        .find(|job| job.id == b)
+        .unwrap()
+        .accept(Uuid::nil(), "t".into(), now)
+        .unwrap();
+    for job in [a, b] {
+        bench.event(&Event::AgentGone { job, signal_reason: None }).unwrap();
+    }
+    assert_eq!((bench.state("a"), bench.job("a").exit_status), (JobState::Finished, Some(-1)));
+    assert_eq!((bench.state("b"), bench.job("b").token.clone()), (JobState::Scheduled, None));
+}
+
+#[test]
+fn timeouts_warn_then_end() {
+    let mut bench = Bench::new("steps: [{label: a, command: x, timeout_in_minutes: 1}]");
+    let id = bench.job("a").id;
+    bench.start(id);
+    let policy = crate::build::Policy {
+        start_within: SignedDuration::from_secs(60),
+        stop_within: SignedDuration::from_secs(60),
+        expire_after: SignedDuration::from_hours(1),
+    };
+    let started = bench.job("a").started_at.unwrap();
+    assert_eq!(bench.job("a").deadline(&policy), started.checked_add(SignedDuration::from_mins(1)).ok());
+    bench.event(&Event::DeadlinePassed { job: id }).unwrap();
+    assert_eq!(bench.state("a"), JobState::TimingOut);
+    bench.event(&Event::DeadlinePassed { job: id }).unwrap();
+    assert_eq!(
+        (bench.state("a"), bench.job("a").signal_reason.as_deref()),
+        (JobState::TimedOut, Some("cancel"))
+    );
+    assert_eq!(bench.build.state, BuildState::Failed);
+}
+
+#[test]
+fn a_block_waits_for_its_answer() {
+    let mut bench =
+        Bench::new("steps: [{label: a, command: x}, {block: Go?, label: gate}, {label: b, command: x}]");
+    let gate = bench.job("gate").id;
+    assert!(bench.event(&Event::Unblock { job: gate }).is_err());
+    bench.run("a", 0);
+    assert_eq!((bench.state("gate"), bench.build.state), (JobState::Blocked, BuildState::Blocked));
+    bench.event(&Event::Unblock { job: gate }).unwrap();
+    assert_eq!(bench.state("b"), JobState::Scheduled);
+}
+
+#[test]
+fn uploaded_steps_wait_for_their_uploader_and_hold_what_follows_it() {
+    let mut bench = Bench::new("steps: [{label: up, command: x}, wait, {label: after, command: x}]");
+    let up = bench.job("up").id;
+    bench.start(up);
+    let step = bench.job("up").step;
+    bench.lay("steps: [{label: one, command: x}, wait, {label: two, command: x}]", Some(step));
+    bench.lay("steps: [{label: free, command: x, depends_on: []}]", Some(step));
+    assert_eq!((bench.state("one"), bench.state("free")), (JobState::Waiting, JobState::Scheduled));
+    bench.end(up, 0);
+    assert_eq!((bench.state("one"), bench.state("after")), (JobState::Scheduled, JobState::Waiting));
+    bench.run("one", 0);
+    // The later upload of the same job comes first in the list, so the uploaded wait holds for it too.
+    assert_eq!(bench.state("two"), JobState::Waiting);
+    bench.run("free", 0);
+    assert_eq!((bench.state("two"), bench.state("after")), (JobState::Scheduled, JobState::Waiting));
+    bench.run("two", 0);
+    assert_eq!(bench.state("after"), JobState::Scheduled);
+}
+
+#[test]
+fn groups_keep_their_waits_to_themselves_and_stand_for_their_members() {
+    let yaml = "
+steps:
+  - group: g
+    key: g
+    steps: [{label: a, command: x}, wait, {label: b, command: x}]
+  - {label: beside, command: x}
+  - {label: after, depends_on: g, command: x}
+";
+    let mut bench = Bench::new(yaml);
+    assert_eq!((bench.state("beside"), bench.state("b")), (JobState::Scheduled, JobState::Waiting));
+    bench.run("a", 0);
+    assert_eq!(bench.state("after"), JobState::Waiting);
+    bench.run("b", 0);
+    assert_eq!(bench.state("after"), JobState::Scheduled);
+}
+
+#[test]
+fn skipped_steps_satisfy_and_a_build_of_nothing_else_is_not_run() {
+    let mut bench = Bench::new("steps: [{label: a, command: x, skip: later}, wait, {label: b, command: x}]");
+    assert_eq!((bench.state("a"), bench.state("b")), (JobState::Skipped, JobState::Scheduled));
+    bench.run("b", 0);
+    assert_eq!(bench.build.state, BuildState::Passed);
+    assert_eq!(Bench::new("steps: [{command: x, skip: true}]").build.state, BuildState::NotRun);
+}
+
+#[test]
+fn jobs_marked_so_are_cancelled_when_the_build_fails() {
+    let mut bench =
+        Bench::new("steps: [{label: a, command: x}, {label: b, command: x, cancel_on_build_failing: true}]");
+    bench.run("a", 1);
+    assert_eq!(bench.state("b"), JobState::Canceled);
+}
+
+fn any_step(index: usize) -> impl Strategy<Value = String> {
+    let dependency = if index == 0 { 0..1 } else { 0..index };
+    prop_oneof![
+        5 => Just(format!("{{key: k{index}, command: x}}")),
+        2 => Just("wait".to_owned()),
+        1 => Just("{wait: ~, continue_on_failure: true}".to_owned()),
+        1 => Just(format!("{{key: k{index}, command: x, soft_fail: true}}")),
+        1 => Just(format!("{{key: k{index}, command: x, retry: {{automatic: true}}}}")),
+        1 => Just(format!("{{key: k{index}, command: x, parallelism: 3}}")),
+        1 => Just("{block: go}".to_owned()),
+        1 => Just(format!("{{key: k{index}, command: x, skip: true}}")),
+        2 => dependency.prop_map(move |on| format!("{{key: k{index}, command: x, depends_on: k{on}}}")),
+    ]
+}
+
+fn any_pipeline() -> impl Strategy<Value = String> {
+    (1usize..9)
+        .prop_flat_map(|count| (0..count).map(any_step).collect::<Vec<_>>())
+        .prop_map(|steps| format!("steps: [{}]", steps.join(", ")))
+}
+
+proptest! {
+    /// Whatever agents and people answer, in whatever order: ended jobs stay as they are, nothing behind a
+    /// wait starts before it, and once all are answered the build has ended.
+    #[test]
+    fn every_build_ends_and_nothing_ended_changes(
+        yaml in any_pipeline(),
+        answers in prop::collection::vec((any::<prop::sample::Index>(), 0u8..10), 200),
+    ) {
+        let mut bench = Bench::new(&yaml);
+        let mut ended: HashMap<Uuid, Job> = HashMap::new();
+        for (pick, action) in answers {
+            let open: Vec<(Uuid, JobState)> = bench.build.jobs.iter()
+                .filter(|job| job.state.is_active() || job.state == JobState::Blocked)
+                .map(|job| (job.id, job.state))
+                .collect();
+            if open.is_empty() {
+                break;
+            }
+            let (id, state) = *pick.get(&open);
+            match (state, action) {
+                (JobState::Blocked, _) => { bench.event(&Event::Unblock { job: id }).unwrap(); }
+                (_, 9) => { bench.event(&Event::CancelJob { job: id }).unwrap(); }
+                (JobState::Scheduled, _) => bench.start(id),
+                (_, 6..=8) => bench.end(id, i64::from(action) - 7),
+                (_, _) => bench.end(id, 0),
+            }
+            for job in &bench.build.jobs {
+                if let Some(before) = ended.get(&job.id) {
+                    prop_assert_eq!(before.state, job.state);
+                    prop_assert_eq!(before.exit_status, job.exit_status);
+                } else if job.state.is_terminal() {
+                    ended.insert(job.id, job.clone());
+                }
+            }
+            prop_assert!(waits_hold(&bench.build), "{yaml}");
+        }
+        let open = bench.build.jobs.iter().any(|job| job.state.is_active() || job.state == JobState::Blocked);
+        prop_assert_eq!(!open, bench.build.is_over(), "{}", yaml);
+        prop_assert_eq!(bench.build.is_over(), bench.build.finished_at.is_some());
+    }
+}
+
+/// No step with implicit dependencies has begun while a wait before it is open.
+fn waits_hold(build: &Build) -> bool {
+    let mut open_wait = false;
+    build.steps.iter().all(|placed| {
+        let mut jobs = build.jobs.iter().filter(|job| job.step == placed.id);
+        if matches!(placed.step.kind, Kind::Wait { .. }) {
+            open_wait |= jobs.any(|job| job.state == JobState::Waiting);
+            return true;
+        }
+        let begun = jobs.any(|job| job.state.is_active());
+        !(begun && open_wait && placed.step.depends_on.is_none())
+    })
+}

@@ -1,1 +1,114 @@
+use super::*;
+use crate::pipeline::from_yaml;
+use crate::pipeline::step::Kind;
 
+fn facts(yaml: &str) -> Facts {
+    let document = from_yaml(yaml).unwrap();
+    Facts {
+        organization: Organization {
+            slug: "acme".into(),
+            id: Uuid::from_u128(1),
+            cluster_id: Uuid::from_u128(2),
+            cluster_name: "local".into(),
+            base_url: "http://bk.local".into(),
+        },
+        pipeline: Pipeline {
+            id: Uuid::from_u128(3),
+            slug: "demo".into(),
+            name: "Demo".into(),
+            repository: "https://git.local/demo.git".into(),
+            default_branch: "main".into(),
+        },
+        build: Build {
+            id: Uuid::from_u128(4),
+            number: 7,
+            branch: "main".into(),
+            commit: "HEAD".into(),
+            message: "hello".into(),
+            source: "api".into(),
+            author: Some(("Ann".into(), "ann@example.org".into())),
+            pipeline_env: document.env.clone(),
+            env: Env::from([
+                ("B".into(), "build".into()),
+                ("C".into(), "build".into()),
+                ("BUILDKITE_BRANCH".into(), "no".into()),
+            ]),
+        },
+        step_id: Uuid::from_u128(5),
+        step: document.steps[0].step.clone(),
+        group: Some(Group { id: Uuid::from_u128(6), key: Some("g".into()), label: Some("G".into()) }),
+        job: Job { id: Uuid::from_u128(8), parallel: Some((1, 2)), retry_count: 0 },
+        agent: None,
+    }
+}
+
+fn env_of(facts: &Facts) -> Env {
+    let Kind::Command(command) = &facts.step.kind else { panic!("not a command step") };
+    environment(facts, command)
+}
+
+const YAML: &str = "
+env: {A: pipeline, B: pipeline, C: pipeline}
+steps:
+  - label: Test
+    key: test
+    command: make test
+    env: {C: step}
+    image: alpine
+    plugins: [kubernetes: {x: 1}]
+    artifact_paths: [a, b]
+    parallelism: 2
+";
+
+#[test]
+fn the_whole_environment() {
+    insta::assert_yaml_snapshot!(env_of(&facts(YAML)));
+}
+
+#[test]
+fn the_agent_adds_only_its_own() {
+    let mut facts = facts(YAML);
+    let without = env_of(&facts);
+    facts.agent = Some(Agent {
+        id: Uuid::from_u128(9),
+        name: "a-1".into(),
+        tags: vec!["queue=kubernetes".into(), "k8s:node=n1".into(), "bare".into()],
+    });
+    let mut with = env_of(&facts);
+    let added: Vec<_> = with
+        .iter()
+        .filter(|(name, _)| !without.contains_key(*name))
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
+    assert_eq!(
+        added,
+        [
+            "BUILDKITE_AGENT_ID=00000000-0000-0000-0000-000000000009",
+            "BUILDKITE_AGENT_META_DATA_BARE=true",
+            "BUILDKITE_AGENT_META_DATA_K8S_NODE=n1",
+            "BUILDKITE_AGENT_META_DATA_QUEUE=kubernetes",
+            "BUILDKITE_AGENT_NAME=a-1",
+        ]
+    );
+    with.retain(|name, _| without.contains_key(name));
+    assert_eq!(with, without);
+}
+
+#[test]
+fn what_the_bootstrap_needs_is_never_empty() {
+    let mut facts = facts(YAML);
+    facts.agent = Some(Agent { id: Uuid::nil(), name: "a".into(), tags: Vec::new() });
+    let env = env_of(&facts);
+    for name in [
+        "BUILDKITE_REPO",
+        "BUILDKITE_COMMIT",
+        "BUILDKITE_BRANCH",
+        "BUILDKITE_JOB_ID",
+        "BUILDKITE_AGENT_NAME",
+        "BUILDKITE_ORGANIZATION_SLUG",
+        "BUILDKITE_PIPELINE_SLUG",
+        "BUILDKITE_PIPELINE_PROVIDER",
+    ] {
+        assert!(!env[name].is_empty(), "{name}");
+    }
+}
