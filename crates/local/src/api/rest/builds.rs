@@ -39,9 +39,10 @@ pub(super) async fn list(
 
 #[derive(Deserialize)]
 pub(super) struct NewBuild {
-    #[serde(default = "head")]
+    #[serde(default)]
     commit: String,
-    branch: Option<String>,
+    #[serde(default)]
+    branch: String,
     #[serde(default)]
     message: String,
     #[serde(default)]
@@ -57,8 +58,9 @@ struct Author {
     email: String,
 }
 
-fn head() -> String {
-    "HEAD".to_owned()
+/// An agent refuses to work without a commit or a branch, so empty ones are replaced.
+fn or_default(given: String, fallback: &str) -> String {
+    if given.is_empty() { fallback.to_owned() } else { given }
 }
 
 pub(super) async fn create(
@@ -74,8 +76,8 @@ pub(super) async fn create(
         .transact(move |transaction| {
             let pipeline = pipelines::get(transaction, &slug)?;
             let new = builds::NewBuild {
-                branch: request.branch.unwrap_or_else(|| pipeline.default_branch.clone()),
-                commit: request.commit,
+                branch: or_default(request.branch, &pipeline.default_branch),
+                commit: or_default(request.commit, "HEAD"),
                 message: request.message,
                 author: request.author.map(|author| (author.name, author.email)),
                 env: request.env,

@@ -1,0 +1,9 @@
+//! The server over real HTTP, as agents, stacks and scripts use it.
+
+#![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
+
+mod agents;
+mod harness;
+mod rest;
+mod stacks;
+mod time;

@@ -1,0 +1,67 @@
+//! What the server does by itself.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::json;
+
+use crate::harness::{REGISTRATION, Rig};
+
+const SOON: Duration = Duration::from_millis(150);
+
+#[tokio::test]
+async fn an_expired_reservation_goes_back_to_the_queue() {
+    let rig = Rig::with(|config| config.reservation = SOON).await;
+    let stack = json!({"key": "mine", "type": "custom", "queue_key": "default", "metadata": {}});
+    rig.v3(Method::POST, "stacks/register", REGISTRATION, Some(stack)).await.ok();
+    rig.build("steps: [{label: one, command: x}]").await;
+    let id = rig.job_id("one").await;
+    let body = json!({"job_uuids": [id]});
+    let path = "stacks/mine/scheduled-jobs/batch-reserve";
+    let got = rig.v3(Method::PUT, path, REGISTRATION, Some(body)).await.ok();
+    assert_eq!(got["reserved"], json!([id]));
+    rig.until("one", |job| job["job_state"] == "scheduled").await;
+}
+
+#[tokio::test]
+async fn an_accepted_job_that_never_starts_is_offered_again() {
+    let rig = Rig::with(|config| config.start_within = SOON).await;
+    rig.build("steps: [{label: one, command: x}]").await;
+    let id = rig.job_id("one").await;
+    let access = rig.agent().await;
+    let job = rig.v3(Method::PUT, &format!("jobs/{id}/acquire"), &access, None).await.ok();
+    rig.until("one", |job| job["job_state"] == "scheduled").await;
+    // The old token is dead: an agent that comes late stops.
+    rig.v3(Method::GET, &format!("jobs/{id}"), job["token"].as_str().unwrap(), None).await.refused(401);
+}
+
+#[tokio::test]
+async fn a_silent_agent_is_lost_with_its_job() {
+    let rig = Rig::with(|config| config.agent_lost_after = SOON).await;
+    rig.build("steps: [{label: one, command: x}]").await;
+    let id = rig.job_id("one").await;
+    rig.start_job(&id).await;
+    let job = rig.until("one", |job| job["job_state"] == "finished").await;
+    assert_eq!((&job["exit_status"], &job["signal_reason"]), (&json!(-1), &json!(null)));
+    assert_eq!(job["events"][0]["type"], "agent_lost");
+    assert_eq!(rig.current().await["state"], "failed");
+}
+
+#[tokio::test]
+async fn a_cancelled_job_whose_agent_never_answers_is_settled() {
+    let rig = Rig::with(|config| config.stop_within = SOON).await;
+    rig.build("steps: [{label: one, command: x}]").await;
+    let id = rig.job_id("one").await;
+    rig.start_job(&id).await;
+    rig.v2(Method::PUT, &format!("jobs/{id}/cancel"), None).await.ok();
+    let job = rig.until("one", |job| job["job_state"] == "canceled").await;
+    assert_eq!(job["signal_reason"], "cancel");
+}
+
+#[tokio::test]
+async fn a_job_that_nobody_takes_expires() {
+    let rig = Rig::with(|config| config.expire_after = SOON).await;
+    rig.build("steps: [{label: one, command: x}]").await;
+    rig.until("one", |job| job["job_state"] == "expired").await;
+    assert_eq!(rig.current().await["state"], "failed");
+}
