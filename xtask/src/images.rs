@@ -24,7 +24,7 @@ pub(crate) use catalog::Image;
 use crate::{cluster, workspace};
 
 /// The tag of images that are made on the spot.
-const TAG: &str = "dev";
+pub(crate) const TAG: &str = "dev";
 
 /// Builds, loads and pushes the project's container images.
 #[derive(Debug, clap::Args)]
@@ -42,7 +42,7 @@ enum Command {
         /// The images' tag.
         #[arg(long, default_value = TAG)]
         tag: String,
-        /// Where to write the archives; target/images if not given.
+        /// Where to write the archives; target/image-archives if not given.
         #[arg(long, value_name = "DIR")]
         out: Option<PathBuf>,
     },
@@ -112,8 +112,13 @@ pub(crate) fn load(socket: &Path, images: &[Built]) -> Result<Vec<String>> {
     containerd::load(socket, images)
 }
 
+/// Pushes images to a registry and returns the references under which it has them.
+pub(crate) fn push(repo: &str, images: &[Built]) -> Result<Vec<String>> {
+    registry::push(repo, images)
+}
+
 fn default_out() -> PathBuf {
-    workspace().join("target/images")
+    workspace().join("target/image-archives")
 }
 
 fn report(images: &[Built]) {

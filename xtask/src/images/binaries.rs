@@ -42,6 +42,12 @@ pub(crate) fn shim() -> Result<PathBuf> {
     program(&cargo("shim", &["buildkite-shim"])?, Binary::Shim)
 }
 
+/// The operator as images hold it.
+pub(crate) fn operator() -> Result<PathBuf> {
+    let mut found = build(&BTreeSet::from([Binary::Operator]))?;
+    found.remove(&Binary::Operator).context("the operator was built")
+}
+
 /// The names under which a busybox serves.
 pub(crate) fn applets(busybox: &Path) -> Result<Vec<String>> {
     let list = process::run(Command::new(busybox).arg("--list"))?;

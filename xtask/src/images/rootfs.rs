@@ -20,6 +20,8 @@ const HOST_SOURCES: [&str; 2] = ["/etc/apt/sources.list.d/debian.sources", "/etc
 /// How the machine reaches its mirrors; these settings must not end up in the image.
 const HOST_SETTINGS: [&str; 3] =
     ["Acquire::http::Proxy", "Acquire::https::Proxy", "Acquire::Check-Valid-Until"];
+/// Merges /bin and its like into /usr before any package comes, which spares a package for it and a whole Perl.
+const MERGED_USR: &str = "--hook-dir=/usr/share/mmdebstrap/hooks/maybe-merged-usr";
 /// What dpkg leaves out, as the slim variants of Debian's own images do.
 const EXCLUDED: [&str; 6] = [
     "path-exclude=/usr/share/doc/*",
@@ -71,8 +73,16 @@ impl Rootfs {
 
     /// The name in the cache: a digest of everything that decides the contents, except for Debian's package versions.
     fn key(&self) -> Result<String> {
-        let inputs =
-            serde_json::to_vec(&(self, SUITE, EXCLUDED, EMPTIED, REMOVED, EPOCH, std::env::consts::ARCH))?;
+        let inputs = serde_json::to_vec(&(
+            self,
+            SUITE,
+            MERGED_USR,
+            EXCLUDED,
+            EMPTIED,
+            REMOVED,
+            EPOCH,
+            std::env::consts::ARCH,
+        ))?;
         Ok(Digest::of(&inputs).hex()[..16].to_owned())
     }
 
@@ -91,7 +101,7 @@ impl Rootfs {
         let mut command = Command::new("mmdebstrap");
         command
             .env("SOURCE_DATE_EPOCH", EPOCH.to_string())
-            .args(["--quiet", "--mode=root", "--format=directory", "--variant=minbase"])
+            .args(["--quiet", "--mode=root", "--format=directory", "--variant=minbase", MERGED_USR])
             .arg(format!("--include={}", self.packages.join(",")))
             .args(EXCLUDED.iter().map(|option| format!("--dpkgopt={option}")))
             .args(settings.iter().map(|setting| format!("--aptopt={setting}")))
