@@ -6,13 +6,17 @@
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
+# The demo runs on your own cluster if it is told where that cluster gets its images:
+#   make demo KUBECONFIG=… IMAGE_REPO=…
+own_cluster = $(if $(IMAGE_REPO),--image-repo "$(IMAGE_REPO)" $(if $(KUBECONFIG),--kubeconfig "$(KUBECONFIG)"))
+
 .PHONY: demo
 demo: tools ## Start a local cluster with the operator and a Buildkite server, and run a build
-	cargo xtask demo
+	cargo xtask demo $(own_cluster)
 
 .PHONY: clean-demo
 clean-demo: tools ## Remove everything that the demo started
-	cargo xtask demo --clean
+	cargo xtask demo --clean $(own_cluster)
 
 .PHONY: cluster
 cluster: tools ## Start a local Kubernetes cluster, and nothing in it

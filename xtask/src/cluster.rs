@@ -18,6 +18,7 @@ mod up;
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -108,13 +109,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             print_status(choice)
         }
         Action::Down(choice) => {
-            let home = choice.home()?;
-            let lock = cache::lock(&home.lock(), "changing this cluster")?;
-            if !down::down(&home)? {
+            if !remove(choice)? {
                 progress::note(&format!("there is no cluster {} to remove", choice.name));
             }
-            fs::remove_file(home.lock()).context("removing the cluster's lock")?;
-            drop(lock);
             Ok(ExitCode::SUCCESS)
         }
         Action::Status(choice) => print_status(choice),
@@ -140,6 +137,51 @@ fn kubectl(home: &Home, programs: &Path) -> Command {
         command.env_remove(proxy);
     }
     command
+}
+
+/// A cluster that runs, as the other tasks use it.
+pub(crate) struct Running {
+    /// The administrator's access.
+    pub(crate) kubeconfig: PathBuf,
+    /// This machine, as the cluster's pods see it.
+    pub(crate) machine: Ipv4Addr,
+    /// Where images are loaded.
+    pub(crate) containerd_socket: PathBuf,
+}
+
+/// Starts the cluster of this name unless it runs already.
+pub(crate) fn start(name: &str) -> Result<Running> {
+    let choice = Choice { name: name.to_owned(), state: None };
+    let home = choice.home()?;
+    up::check(&home)?;
+    let _lock = cache::lock(&home.lock(), "changing this cluster")?;
+    up::up(&home, name)?;
+    let (home, state) = choice.existing()?;
+    Ok(Running {
+        kubeconfig: home.kubeconfig(),
+        machine: state.block.machine(),
+        containerd_socket: containerd_socket(name)?,
+    })
+}
+
+/// Removes the cluster of this name and returns whether there was one.
+pub(crate) fn stop(name: &str) -> Result<bool> {
+    remove(&Choice { name: name.to_owned(), state: None })
+}
+
+fn remove(choice: &Choice) -> Result<bool> {
+    let home = choice.home()?;
+    let lock = cache::lock(&home.lock(), "changing this cluster")?;
+    let removed = down::down(&home)?;
+    fs::remove_file(home.lock()).context("removing the cluster's lock")?;
+    drop(lock);
+    Ok(removed)
+}
+
+/// Shows the end of every component's log.
+pub(crate) fn show_logs(name: &str, lines: usize) -> Result<()> {
+    let (home, _) = Choice { name: name.to_owned(), state: None }.existing()?;
+    logs::show(&home, &logs::select(None)?, lines, false).map(drop)
 }
 
 /// The socket of the containerd of a running cluster.

@@ -2,10 +2,12 @@
 
 mod cache;
 mod cluster;
+mod demo;
 mod deps;
 mod images;
 mod process;
 mod progress;
+mod test;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -29,6 +31,10 @@ enum Task {
     Cluster(cluster::Args),
     /// Build the project's container images.
     Images(images::Args),
+    /// Run the demo: the operator, a Buildkite server and a build, on a local cluster or on yours.
+    Demo(demo::Args),
+    /// Run every test: format, lints, unit tests, and end to end on a local cluster.
+    Test(test::Args),
 }
 
 fn main() -> ExitCode {
@@ -44,6 +50,8 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Deps => deps::run().map(|()| ExitCode::SUCCESS),
         Task::Cluster(args) => cluster::run(&args),
         Task::Images(args) => images::run(args).map(|()| ExitCode::SUCCESS),
+        Task::Demo(args) => demo::run(&args).map(|()| ExitCode::SUCCESS),
+        Task::Test(args) => test::run(&args).map(|()| ExitCode::SUCCESS),
     }
 }
 

@@ -1,0 +1,180 @@
+//! A namespace of the test's own on the cluster, with the operator's service account in it.
+
+use std::{
+    io::Write,
+    path::{Path, PathBuf},
+    process::{Command, Output, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+use bk_api::BuildJob;
+use k8s_openapi::{
+    ByteString,
+    api::{
+        authentication::v1::{TokenRequest, TokenRequestSpec},
+        core::v1::{ConfigMap, Namespace, Pod, Secret, ServiceAccount},
+    },
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+};
+use kube::{
+    Api, Client, Config,
+    api::{DeleteParams, ListParams, PostParams},
+    config::{KubeConfigOptions, Kubeconfig},
+};
+use tokio::sync::OnceCell;
+use uuid::Uuid;
+
+use crate::{environment::Environment, eventually};
+
+const SERVICE_ACCOUNT: &str = "buildkite-operator";
+
+/// The permissions that a real installation gives the operator.
+const RBAC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rbac.yaml");
+
+/// The custom resources are the cluster's, not a test's: installed once.
+static CRDS: OnceCell<()> = OnceCell::const_new();
+
+/// A namespace.
+pub struct Cluster {
+    /// Its name.
+    pub namespace: String,
+    /// The administrator's client.
+    pub client: Client,
+    environment: Environment,
+}
+
+impl Cluster {
+    /// Makes a namespace with the operator's service account and permissions.
+    pub async fn prepare(environment: &Environment) -> Result<Self> {
+        let kubeconfig = Kubeconfig::read_from(&environment.kubeconfig)?;
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+        let namespace = format!("e2e-{}", &Uuid::new_v4().simple().to_string()[..12]);
+        let cluster = Self { namespace, client: Client::try_from(config)?, environment: environment.clone() };
+        CRDS.get_or_try_init(async || cluster.install_crds()).await?;
+        let namespaces = Api::<Namespace>::all(cluster.client.clone());
+        namespaces.create(&PostParams::default(), &named::<Namespace>(&cluster.namespace)).await?;
+        cluster.kubectl(&["apply", "-f", RBAC], None)?;
+        Ok(cluster)
+    }
+
+    fn install_crds(&self) -> Result<()> {
+        let crds = Command::new(&self.environment.operator).arg("crds").output()?;
+        self.kubectl(&["apply", "-f", "-"], Some(&String::from_utf8(crds.stdout)?))?;
+        self.kubectl(&["wait", "--for=condition=Established", "crd/buildjobs.buildkite-operator.dev"], None)
+            .map(drop)
+    }
+
+    /// Puts a Secret with one entry into the namespace.
+    pub async fn create_secret(&self, name: &str, key: &str, value: &str) -> Result<()> {
+        let data = [(key.to_owned(), ByteString(value.into()))].into();
+        let secret = Secret { data: Some(data), ..named(name) };
+        Api::namespaced(self.client.clone(), &self.namespace).create(&PostParams::default(), &secret).await?;
+        Ok(())
+    }
+
+    /// Puts the operator's configuration into the namespace.
+    pub async fn configure(&self, key: &str, value: &str) -> Result<()> {
+        let data = [(key.to_owned(), value.to_owned())].into();
+        let config_map = ConfigMap { data: Some(data), ..named(bk_api::config::CONFIG_MAP) };
+        Api::namespaced(self.client.clone(), &self.namespace)
+            .create(&PostParams::default(), &config_map)
+            .await?;
+        Ok(())
+    }
+
+    /// Writes a kubeconfig with the operator's service account's permissions and nothing more.
+    pub async fn operator_kubeconfig(&self, directory: &Path) -> Result<PathBuf> {
+        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.namespace);
+        let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
+        let token = accounts.create_token_request(SERVICE_ACCOUNT, &PostParams::default(), &request).await?;
+        let token = token.status.context("the API server answers with a token")?.token;
+        let admin: serde_json::Value =
+            serde_saphyr::from_str(&std::fs::read_to_string(&self.environment.kubeconfig)?)?;
+        let kubeconfig = serde_json::json!({
+            "apiVersion": "v1", "kind": "Config", "current-context": "operator",
+            "clusters": [{ "name": "test", "cluster": admin["clusters"][0]["cluster"] }],
+            "users": [{ "name": "operator", "user": { "token": token } }],
+            "contexts": [{ "name": "operator",
+                "context": { "cluster": "test", "user": "operator", "namespace": self.namespace } }],
+        });
+        let path = directory.join("kubeconfig");
+        std::fs::write(&path, kubeconfig.to_string())?;
+        Ok(path)
+    }
+
+    /// Runs kubectl in the namespace as the administrator; fails if it does.
+    pub fn kubectl(&self, args: &[&str], input: Option<&str>) -> Result<String> {
+        let output = self.try_kubectl(args, input)?;
+        ensure!(
+            output.status.success(),
+            "kubectl {args:?} failed: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(String::from_utf8(output.stdout)?)
+    }
+
+    /// Runs kubectl in the namespace as the administrator.
+    pub fn try_kubectl(&self, args: &[&str], input: Option<&str>) -> Result<Output> {
+        let mut child = Command::new(&self.environment.kubectl)
+            .arg("--kubeconfig")
+            .arg(&self.environment.kubeconfig)
+            .args(["--namespace", &self.namespace])
+            .args(args)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("cannot run kubectl")?;
+        if let Some(mut stdin) = child.stdin.take() {
+            stdin.write_all(input.unwrap_or_default().as_bytes())?;
+        }
+        Ok(child.wait_with_output()?)
+    }
+
+    /// The namespace's pods.
+    pub async fn pods(&self) -> Result<Vec<Pod>> {
+        let pods = Api::<Pod>::namespaced(self.client.clone(), &self.namespace);
+        Ok(pods.list(&ListParams::default()).await?.items)
+    }
+
+    /// Waits until no pod is left.
+    pub async fn no_pods(&self) -> Result<()> {
+        eventually("no pod is left", async || {
+            let left = self.pods().await?;
+            Ok(left.is_empty().then_some(()))
+        })
+        .await
+    }
+
+    /// A BuildJob, if it exists.
+    pub async fn build_job(&self, name: &str) -> Result<Option<BuildJob>> {
+        Ok(Api::<BuildJob>::namespaced(self.client.clone(), &self.namespace).get_opt(name).await?)
+    }
+
+    /// Waits until a BuildJob is as `test` wants it.
+    pub async fn build_job_with(
+        &self,
+        name: &str,
+        what: &str,
+        test: impl Fn(&BuildJob) -> bool,
+    ) -> Result<BuildJob> {
+        eventually(&format!("BuildJob {name} is {what}"), async || {
+            let job = self.build_job(name).await?.context("it does not exist")?;
+            if test(&job) { Ok(Some(job)) } else { anyhow::bail!("its status is {:?}", job.status) }
+        })
+        .await
+    }
+
+    /// Deletes the namespace; what is in it goes with it, later.
+    pub async fn remove(&self) -> Result<()> {
+        let namespaces = Api::<Namespace>::all(self.client.clone());
+        namespaces.delete(&self.namespace, &DeleteParams::default()).await?;
+        Ok(())
+    }
+}
+
+fn named<T: Default + kube::Resource>(name: &str) -> T {
+    let mut object = T::default();
+    *object.meta_mut() = ObjectMeta { name: Some(name.to_owned()), ..ObjectMeta::default() };
+    object
+}

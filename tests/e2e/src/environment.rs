@@ -1,0 +1,42 @@
+//! What `cargo xtask test` provides.
+
+use std::{net::IpAddr, path::PathBuf};
+
+use anyhow::{Context, Result};
+
+/// Where the tests find the cluster and the programs.
+#[derive(Clone, Debug)]
+pub struct Environment {
+    /// The administrator's kubeconfig.
+    pub kubeconfig: PathBuf,
+    /// An address of this machine that pods can reach.
+    pub host: IpAddr,
+    /// kubectl.
+    pub kubectl: PathBuf,
+    /// The operator, with the shim beside it.
+    pub operator: PathBuf,
+    /// The image with the agent.
+    pub agent_image: String,
+    /// A small image that is not the agent's.
+    pub toolbox_image: String,
+}
+
+impl Environment {
+    /// Reads it from the process's environment.
+    pub fn read() -> Result<Self> {
+        Ok(Self {
+            kubeconfig: variable("E2E_KUBECONFIG")?.into(),
+            host: variable("E2E_HOST")?.parse().context("E2E_HOST must be an IP address")?,
+            kubectl: variable("E2E_KUBECTL")?.into(),
+            operator: variable("E2E_OPERATOR")?.into(),
+            agent_image: variable("E2E_AGENT_IMAGE")?,
+            toolbox_image: variable("E2E_TOOLBOX_IMAGE")?,
+        })
+    }
+}
+
+fn variable(name: &str) -> Result<String> {
+    std::env::var(name).with_context(|| {
+        format!("{name} is not set: these tests need a cluster; run them with `cargo xtask test --only e2e`")
+    })
+}

@@ -1,0 +1,64 @@
+//! The operator's process.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+};
+
+use anyhow::{Context, Result};
+
+use crate::{environment::Environment, eventually};
+
+/// A running operator. Dropping it kills it.
+pub struct Operator {
+    child: Child,
+    log: PathBuf,
+}
+
+impl Operator {
+    /// Starts `buildkite-operator run` with these arguments; its log goes on in `log`.
+    pub fn start(environment: &Environment, args: &[String], log: &Path) -> Result<Self> {
+        let file = File::options().create(true).append(true).open(log)?;
+        let child = Command::new(&environment.operator)
+            .arg("run")
+            .args(args)
+            .env_remove("BUILDKITE_AGENT_TOKEN")
+            .stdin(Stdio::null())
+            .stdout(file.try_clone()?)
+            .stderr(file)
+            .spawn()
+            .with_context(|| format!("cannot start {}", environment.operator.display()))?;
+        Ok(Self { child, log: log.to_owned() })
+    }
+
+    /// Everything it has logged, also before a restart.
+    pub fn log(&self) -> Result<String> {
+        Ok(fs::read_to_string(&self.log)?)
+    }
+
+    /// Kills it with SIGKILL and waits until it is gone.
+    pub fn kill(&mut self) -> Result<()> {
+        self.child.kill()?;
+        self.child.wait()?;
+        Ok(())
+    }
+
+    /// Asks it to stop with SIGTERM and waits for its exit.
+    pub async fn stop(&mut self) -> Result<ExitStatus> {
+        Command::new("kill").arg(self.child.id().to_string()).status()?;
+        self.exit().await
+    }
+
+    /// Waits for it to end by itself.
+    pub async fn exit(&mut self) -> Result<ExitStatus> {
+        eventually("the operator has ended", async || Ok(self.child.try_wait()?)).await
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        // It may have ended already.
+        let _ended = self.kill();
+    }
+}

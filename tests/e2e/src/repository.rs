@@ -1,0 +1,79 @@
+//! A git repository that pods can clone, served by `git daemon` on this machine.
+
+use std::{
+    fs,
+    net::{IpAddr, TcpListener},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use anyhow::{Context, Result, ensure};
+use tempfile::TempDir;
+
+/// A repository with one commit on `main`.
+pub struct Repository {
+    /// Its address for clients.
+    pub url: String,
+    daemon: Child,
+    _directory: TempDir,
+}
+
+impl Repository {
+    /// Makes a repository of these files, all executable, and serves it on `host`.
+    pub fn serve(host: IpAddr, files: &[(&str, &str)]) -> Result<Self> {
+        let directory = TempDir::new()?;
+        let work = directory.path().join("work");
+        git(directory.path(), &["init", "--quiet", "--initial-branch=main", "work"])?;
+        for (name, content) in files {
+            let file = work.join(name);
+            fs::write(&file, content)?;
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
+        }
+        git(&work, &["add", "."])?;
+        git(
+            &work,
+            &[
+                "-c",
+                "user.name=Test",
+                "-c",
+                "user.email=test@example.com",
+                "commit",
+                "--quiet",
+                "-m",
+                "First",
+            ],
+        )?;
+        git(directory.path(), &["clone", "--quiet", "--bare", "work", "srv/repo.git"])?;
+
+        let port = free_port(host)?;
+        let daemon = Command::new("git")
+            .args(["daemon", "--reuseaddr", "--export-all", "--informative-errors"])
+            .args([format!("--listen={host}"), format!("--port={port}")])
+            .arg(format!("--base-path={}", directory.path().join("srv").display()))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .context("cannot start git daemon")?;
+        Ok(Self { url: format!("git://{host}:{port}/repo.git"), daemon, _directory: directory })
+    }
+}
+
+impl Drop for Repository {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ended = self.daemon.kill();
+        let _reaped = self.daemon.wait();
+    }
+}
+
+fn git(directory: &Path, args: &[&str]) -> Result<()> {
+    let output = Command::new("git").current_dir(directory).args(args).output().context("cannot run git")?;
+    ensure!(output.status.success(), "git {args:?} failed: {}", String::from_utf8_lossy(&output.stderr));
+    Ok(())
+}
+
+fn free_port(host: IpAddr) -> Result<u16> {
+    Ok(TcpListener::bind((host, 0)).with_context(|| format!("cannot listen on {host}"))?.local_addr()?.port())
+}

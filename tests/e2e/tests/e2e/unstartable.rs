@@ -1,0 +1,73 @@
+//! Jobs that cannot start: reported to Buildkite with the real reason while they are merely reserved.
+
+use anyhow::Result;
+use bk_api::{BuildJob, Phase, VerdictCode, names};
+use bk_e2e::{World, buildkite::Job, scenario};
+use rstest::rstest;
+
+/// Runs one step and returns how its job ended, which no agent ever had.
+async fn refused(world: &World, plugin: &str, code: VerdictCode) -> Result<(Job, String)> {
+    let _operator = world.operator().await?;
+    let steps = format!(
+        "agents: {{queue: bk-operator}}\nsteps: [{{command: x, plugins: [{{kubernetes: {plugin}}}]}}]"
+    );
+    let build = world.buildkite.build(&world.repository.url, &steps).await?;
+    let job = world.buildkite.ended(build.jobs[0].id).await?;
+    assert_eq!((job.job_state.as_str(), job.exit_status), ("finished", Some(-1)));
+    assert_eq!(job.signal_reason.as_deref(), Some("stack_error"));
+    assert!(job.agent.is_none(), "no agent acquired the job: {job:?}");
+    let detail = job.events.iter().filter_map(|event| event.detail.clone()).collect::<Vec<_>>().join("\n");
+
+    let name = names::build_job(&job.id.to_string());
+    let status =
+        world.cluster.build_job_with(&name, "over", BuildJob::is_terminal).await?.status.unwrap_or_default();
+    assert_eq!(status.phase, Phase::Failed);
+    assert_eq!(status.verdict.map(|verdict| verdict.code), Some(code));
+    world.cluster.no_pods().await?;
+    Ok((job, detail))
+}
+
+#[rstest]
+#[case::never_pulled(
+    "{image: localhost/there-is-none:7, imagePullPolicy: Never}",
+    "localhost/there-is-none:7"
+)]
+#[case::not_pullable("{image: 'localhost:1/there-is-none:8'}", "localhost:1/there-is-none:8")]
+#[case::impossible_name("{image: 'UPPER/case:9'}", "UPPER/case:9")]
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_that_cannot_be_had_is_named(#[case] container: &str, #[case] image: &str) {
+    scenario(async |world| {
+        world.cluster.configure("pod_config", "imagePullGraceSeconds: 2").await?;
+        let plugin = format!("{{podSpec: {{containers: [{container}]}}}}");
+        let (_, detail) = refused(world, &plugin, VerdictCode::ImageUnavailable).await?;
+        assert!(
+            detail.contains(&format!("image {image} of container container-0 cannot be had")),
+            "{detail}"
+        );
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_field_that_does_not_exist_is_named() {
+    scenario(async |world| {
+        let plugin = "{podSpec: {containers: [{image: x, comand: [y]}]}}";
+        let (_, detail) = refused(world, plugin, VerdictCode::InvalidSpec).await?;
+        let expected = "spec.kubernetes.podSpec.containers[0].comand: there is no such field";
+        assert!(detail.contains(expected), "{detail}");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_the_api_server_refuses_is_reported_in_its_words() {
+    scenario(async |world| {
+        let plugin = "{podSpec: {containers: [{image: x, name: Not_A_Name}]}}";
+        let (_, detail) = refused(world, plugin, VerdictCode::PodRefused).await?;
+        assert!(detail.contains("spec.containers[0].name: Invalid value: \"Not_A_Name\""), "{detail}");
+        Ok(())
+    })
+    .await;
+}

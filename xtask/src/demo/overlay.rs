@@ -1,0 +1,116 @@
+//! The demo's manifests with the images that were just built.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::images::{Built, Image};
+use crate::workspace;
+
+/// A directory for `kubectl apply --kustomize`.
+pub(super) struct Overlay(PathBuf);
+
+impl Overlay {
+    /// With images as this machine's nodes know them.
+    pub(super) fn loaded(images: &[Built]) -> Result<Self> {
+        let references: Vec<String> = images.iter().map(|image| image.reference.clone()).collect();
+        Self::pushed(images, &references)
+    }
+
+    /// With images under these references, in the order of `images`.
+    pub(super) fn pushed(images: &[Built], references: &[String]) -> Result<Self> {
+        let directory = place();
+        fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
+        let of = |image: Image| -> Result<(&Built, &str)> {
+            let at = Image::ALL.iter().position(|other| *other == image);
+            at.and_then(|at| Some((images.get(at)?, references.get(at)?.as_str())))
+                .with_context(|| format!("image {} was not built", image.name()))
+        };
+        let pipeline = fs::read_to_string(workspace().join("examples/demo/pipeline.yml"))
+            .context("reading examples/demo/pipeline.yml")?;
+        let toolbox = format!("image: {}", of(Image::Toolbox)?.1);
+        write(&directory.join("pipeline.yml"), &pipeline.replace("image: toolbox", &toolbox))?;
+
+        let (agent_image, digests) = (of(Image::Agent)?.1, digests(images));
+        let mut transformed = Vec::new();
+        for image in [Image::Operator, Image::Agent, Image::Local] {
+            transformed.push(transformer(image.name(), of(image)?.1));
+        }
+        let kustomization = json!({
+            "apiVersion": "kustomize.config.k8s.io/v1beta1",
+            "kind": "Kustomization",
+            "resources": ["../../examples/demo"],
+            "images": transformed,
+            "configMapGenerator": [{
+                "name": "demo-pipeline",
+                "namespace": super::NAMESPACE,
+                "behavior": "replace",
+                "files": ["pipeline.yml"],
+            }],
+            "patches": [
+                patch("ConfigMap", Some("buildkite-operator-config"),
+                    &json!([{ "op": "add", "path": "/data/pod_config", "value": format!("agentImage: {agent_image}\n") }])),
+                // The same tag may hold a new image: pods have to be replaced when it does.
+                patch("Deployment", None,
+                    &json!([{ "op": "add", "path": "/spec/template/metadata/annotations",
+                              "value": { "image-digests": digests } }])),
+            ],
+        });
+        // JSON is YAML.
+        write(&directory.join("kustomization.yaml"), &format!("{kustomization:#}\n"))?;
+        Ok(Self(directory))
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.0
+    }
+}
+
+/// Removes what the demo wrote into the build directory.
+pub(super) fn remove() -> Result<()> {
+    match fs::remove_dir_all(place()) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {}", place().display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn place() -> PathBuf {
+    workspace().join("target/demo")
+}
+
+fn digests(images: &[Built]) -> String {
+    images.iter().map(|image| image.digest.to_string()).collect::<Vec<_>>().join(" ")
+}
+
+/// Kustomize's way to say that an image has another name.
+fn transformer(name: &str, reference: &str) -> Value {
+    let (new_name, new_tag) = reference.rsplit_once(':').unwrap_or((reference, "latest"));
+    json!({ "name": name, "newName": new_name, "newTag": new_tag })
+}
+
+fn patch(kind: &str, name: Option<&str>, operations: &Value) -> Value {
+    let mut target = json!({ "kind": kind });
+    if let Some(name) = name {
+        target["name"] = name.into();
+    }
+    json!({ "target": target, "patch": operations.to_string() })
+}
+
+fn write(path: &Path, text: &str) -> Result<()> {
+    fs::write(path, text).with_context(|| format!("writing {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_are_split_before_the_tag() {
+        let expected = json!({ "name": "a", "newName": "registry:5000/team/a", "newTag": "dev" });
+        assert_eq!(transformer("a", "registry:5000/team/a:dev"), expected);
+    }
+}
