@@ -7,6 +7,7 @@ mod attributes;
 mod commands;
 pub(crate) mod env;
 pub(crate) mod expand;
+mod interpolate;
 mod node;
 mod parse;
 mod plugins;
@@ -15,5 +16,5 @@ mod rules;
 pub(crate) mod step;
 
 pub(crate) use expand::expand;
-pub(crate) use parse::{from_json, from_yaml};
+pub(crate) use parse::{from_json, from_stored, from_yaml};
 pub(crate) use problem::PipelineProblem;

@@ -50,7 +50,7 @@ async fn follow(client: &Client, terminal: &Terminal, job: &Job, known: &mut Pri
         let part = client.log(&job.id, known.offset).await?;
         known.offset = part.next_offset;
         for line in part.content.lines() {
-            terminal.line(Tone::Plain, &format!("{} | {line}", job.title()));
+            terminal.log(&job.title(), line);
         }
         known.ended = ended;
     }

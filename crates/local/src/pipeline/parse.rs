@@ -5,13 +5,19 @@ use uuid::Uuid;
 use super::PipelineProblem;
 use super::attributes::{Attributes, wrong};
 use super::commands::{self, Defaults};
+use super::interpolate::interpolate;
 use super::node::{Node, Value};
 use super::rules;
-use super::step::{BlockedState, Document, Gate, Kind, Step, StepTree};
+use super::step::{BlockedState, Document, Env, Gate, Kind, Step, StepTree};
 
 /// Reads a pipeline written in YAML.
 pub(crate) fn from_yaml(text: &str) -> Result<Document, PipelineProblem> {
     document(Node::from_yaml(text)?)
+}
+
+/// Reads a pipeline written in YAML for a build that knows these variables.
+pub(crate) fn from_stored(text: &str, known: &Env) -> Result<Document, PipelineProblem> {
+    document(interpolate(Node::from_yaml(text)?, known))
 }
 
 /// Reads a pipeline as `buildkite-agent pipeline upload` sends it.
@@ -21,9 +27,7 @@ pub(crate) fn from_json(json: serde_json::Value) -> Result<Document, PipelinePro
 
 fn document(root: Node) -> Result<Document, PipelineProblem> {
     match root.value {
-        Value::List(steps) => {
-            Ok(Document { env: super::step::Env::new(), steps: trees(&steps, &Defaults::default())? })
-        }
+        Value::List(steps) => Ok(Document { env: Env::new(), steps: trees(&steps, &Defaults::default())? }),
         Value::Map(entries) => map_document(Attributes::new(root.line, entries)),
         _ => {
             let text = format!("a pipeline must be a map with steps or a list of steps, not {}", root.kind());

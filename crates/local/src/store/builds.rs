@@ -157,7 +157,7 @@ pub(crate) fn create(
     policy: &Policy,
     now: Timestamp,
 ) -> Result<BuildRow, Problem> {
-    let document = pipeline::from_yaml(&pipeline.configuration)?;
+    let document = pipeline::from_stored(&pipeline.configuration, &known_variables(pipeline, &new))?;
     let laid = pipeline::expand(&document, &BTreeSet::new(), &mut Uuid::now_v7)?;
     let id = Uuid::now_v7();
     let number = pipelines::next_number(transaction, pipeline.id)?;
@@ -186,6 +186,20 @@ pub(crate) fn create(
     save_new(transaction, &build, &new_jobs, policy)?;
     run(transaction, &mut build, &Event::Laid, policy, now)?;
     get(transaction, id)
+}
+
+/// What stored pipelines may refer to: the build as it was asked for.
+fn known_variables(pipeline: &pipelines::PipelineRow, new: &NewBuild) -> Env {
+    let variables = [
+        ("BRANCH", &new.branch),
+        ("COMMIT", &new.commit),
+        ("MESSAGE", &new.message),
+        ("REPO", &pipeline.repository),
+        ("PIPELINE_SLUG", &pipeline.slug),
+        ("PIPELINE_NAME", &pipeline.name),
+        ("PIPELINE_DEFAULT_BRANCH", &pipeline.default_branch),
+    ];
+    variables.into_iter().map(|(name, value)| (format!("BUILDKITE_{name}"), value.clone())).collect()
 }
 
 /// Applies an event to a build and writes what it changed.

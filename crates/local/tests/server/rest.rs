@@ -44,6 +44,14 @@ async fn a_build_shows_its_jobs() {
 }
 
 #[tokio::test]
+async fn stored_pipelines_know_their_build() {
+    let rig = Rig::start().await;
+    let build = rig.build("steps: [{label: on $BUILDKITE_BRANCH, command: 'echo $$HOME $HOME'}]").await;
+    let job = &build["jobs"][0];
+    assert_eq!((&job["name"], &job["command"]), (&json!("on main"), &json!("echo $HOME $HOME")));
+}
+
+#[tokio::test]
 async fn a_block_is_unblocked_with_its_fields() {
     let rig = Rig::start().await;
     rig.build(
