@@ -5,7 +5,7 @@ mod run;
 
 use std::{ffi::OsString, process::ExitCode};
 
-use clap::{Parser, Subcommand};
+use clap::{Parser, Subcommand, error::ErrorKind};
 
 pub use run::RunArgs;
 
@@ -53,10 +53,29 @@ pub fn controller() -> ExitCode {
     }
 }
 
+/// Prints the help that was asked for, or what is wrong with the command line.
 fn usage(error: &clap::Error) -> ExitCode {
-    // Nothing can be done about a closed terminal.
-    let _closed = error.print();
+    if !error.use_stderr() || error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        // Nothing can be done about a closed terminal.
+        let _closed = error.print();
+    } else {
+        #[allow(clippy::print_stderr, reason = "the one line a failed command ends with")]
+        {
+            eprintln!("{}", complaint(&error.render().to_string()));
+        }
+    }
     if error.use_stderr() { ExitCode::from(2) } else { ExitCode::SUCCESS }
+}
+
+/// What clap says about a command line, without its summary of the usage, on one line.
+fn complaint(rendered: &str) -> String {
+    let mut parts: Vec<String> = rendered
+        .split("\n\n")
+        .filter(|part| !part.starts_with("Usage:") && !part.starts_with("For more information"))
+        .map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "))
+        .collect();
+    parts.push("try --help".to_owned());
+    parts.join("; ")
 }
 
 fn outcome(result: anyhow::Result<()>) -> ExitCode {

@@ -1,15 +1,16 @@
 //! Flags, ConfigMap and Secret → everything the operator needs to know.
 
-use std::{path::Path, time::Duration};
+use std::{error::Error as _, path::Path, time::Duration};
 
 use bk_api::config::{CONFIG_MAP, Config, TOKEN_KEY};
 use bk_buildkite::{StacksClient, client::DEFAULT_ENDPOINT};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::{
     Api, Client,
-    config::{KubeConfigOptions, Kubeconfig},
+    config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
 };
 use secrecy::SecretString;
+use tracing::{instrument::WithSubscriber, subscriber::NoSubscriber};
 
 use crate::{USER_AGENT, cli::RunArgs, error::Error};
 
@@ -29,36 +30,49 @@ pub struct Settings {
 /// A client for the cluster, proven to work, and the namespace the operator itself is in.
 pub async fn connect(kubeconfig: Option<&Path>) -> Result<(Client, String), Error> {
     let config = match kubeconfig {
-        None => kube::Config::infer().await.map_err(|error| {
-            Error::Setup(format!(
-                "cannot find a cluster: {}; set KUBECONFIG, pass --kubeconfig, or run in a pod",
-                bk_ops::report::one_line(&error)
-            ))
-        })?,
-        Some(path) => from_file(path).await?,
+        None => kube::Config::infer().await.map_err(|error| no_cluster(&error))?,
+        Some(path) => from_file(path).await.map_err(|error| Error::Setup(unusable(Some(path), &error)))?,
     };
     let (url, namespace) = (config.cluster_url.to_string(), config.default_namespace.clone());
     let unreachable = |why: String| Error::Setup(format!("cannot reach the Kubernetes API at {url}: {why}"));
     let client = Client::try_from(config).map_err(|error| unreachable(bk_ops::report::one_line(&error)))?;
-    match tokio::time::timeout(PROBE_TIMEOUT, client.apiserver_version()).await {
+    // The outcome is reported right here; what the client would log about a failure says less.
+    let probe = client.apiserver_version().with_subscriber(NoSubscriber::default());
+    match tokio::time::timeout(PROBE_TIMEOUT, probe).await {
         Ok(Ok(_)) => Ok((client, namespace)),
+        Ok(Err(kube::Error::Service(error))) => Err(unreachable(bk_ops::report::one_line(error.as_ref()))),
         Ok(Err(error)) => Err(unreachable(bk_ops::report::one_line(&error))),
         Err(_) => Err(unreachable(format!("no answer within {} s", PROBE_TIMEOUT.as_secs()))),
     }
 }
 
-async fn from_file(path: &Path) -> Result<kube::Config, Error> {
-    let unusable = |error: &dyn std::error::Error| {
-        Error::Setup(format!(
-            "cannot use the kubeconfig {}: {}",
-            path.display(),
-            bk_ops::report::one_line(error)
-        ))
+async fn from_file(path: &Path) -> Result<kube::Config, KubeconfigError> {
+    let file = Kubeconfig::read_from(path)?;
+    kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await
+}
+
+fn no_cluster(error: &InferConfigError) -> Error {
+    let why = match error.source().and_then(|cause| cause.downcast_ref()) {
+        Some(kubeconfig) => unusable(None, kubeconfig),
+        None => bk_ops::report::one_line(error),
     };
-    let file = Kubeconfig::read_from(path).map_err(|error| unusable(&error))?;
-    kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default())
-        .await
-        .map_err(|error| unusable(&error))
+    Error::Setup(format!("not in a pod, and {why}; pass --kubeconfig, or set KUBECONFIG"))
+}
+
+/// What is wrong with a kubeconfig. Its content is not shown: it holds credentials.
+fn unusable(path: Option<&Path>, error: &KubeconfigError) -> String {
+    let file = path.map(|path| format!(" {}", path.display())).unwrap_or_default();
+    match error {
+        KubeconfigError::ReadConfig(cause, path) => {
+            format!("cannot read the kubeconfig {}: {cause}", path.display())
+        }
+        KubeconfigError::Parse(cause) => {
+            let text = cause.to_string();
+            let first_line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+            format!("cannot parse the kubeconfig{file}: {first_line}")
+        }
+        other => format!("cannot use the kubeconfig{file}: {}", bk_ops::report::one_line(other)),
+    }
 }
 
 /// Reads the configuration, applies the flags, and finds the agent token.

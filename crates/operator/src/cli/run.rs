@@ -28,6 +28,7 @@ pub struct RunArgs {
 
     /// Buildkite's Agent API, as seen from the operator and from pods
     /// [default: https://agent.buildkite.com/v3]
+    #[allow(clippy::doc_markdown, reason = "users read this, not rustdoc")]
     #[arg(long, env = "BUILDKITE_AGENT_ENDPOINT", hide_env_values = true, value_name = "URL")]
     pub endpoint: Option<String>,
 
