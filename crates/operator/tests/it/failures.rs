@@ -26,7 +26,7 @@ struct Files(TempDir);
 
 impl Files {
     fn new() -> Self {
-        let files = Self(TempDir::new().unwrap());
+        let files = Self(TempDir::new().expect("there is room for a directory"));
         // Enough of a shim to get past the check of it.
         files.write("shim", "\x7fELF");
         files
@@ -37,7 +37,7 @@ impl Files {
     }
 
     fn write(&self, name: &str, content: &str) {
-        fs::write(self.0.path().join(name), content).unwrap();
+        fs::write(self.0.path().join(name), content).expect("the directory is ours");
     }
 
     /// `run` with a shim that is accepted and this kubeconfig.
