@@ -3,12 +3,14 @@
 use std::net::SocketAddr;
 
 use axum::Router;
+use jiff::Timestamp;
 use tokio::net::TcpListener;
 
 use crate::api::{self, App, Shared};
 use crate::build::job::DEFAULT_QUEUE;
 use crate::config::{Config, ConfigError};
-use crate::store::{Store, pipelines};
+use crate::problem::Problem;
+use crate::store::{Store, agents, pipelines};
 use crate::timer;
 
 /// A server that listens and has not begun to answer yet.
@@ -52,24 +54,17 @@ impl Server {
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
         let tokens = config.tokens()?;
         let path = config.database.clone();
-        let database = |problem: crate::problem::Problem| ServerError::Database {
+        let database = |problem: Problem| ServerError::Database {
             path: path.as_ref().map_or_else(|| "in memory".to_owned(), |path| path.display().to_string()),
             reason: bk_ops::report::one_line(&problem),
         };
         let store = Store::open(config.database.as_deref()).map_err(&database)?;
-        let queues = config.queues.clone();
-        store
-            .transact(move |transaction| {
-                pipelines::create_queue(transaction, DEFAULT_QUEUE)?;
-                queues.iter().try_for_each(|queue| pipelines::create_queue(transaction, queue))
-            })
-            .await
-            .map_err(&database)?;
         let address = config.listen;
+        let app = App::new(config, tokens, store);
+        prepare(&app).await.map_err(&database)?;
         let failed = |source| ServerError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let local_addr = listener.local_addr().map_err(failed)?;
-        let app = App::new(config, tokens, store);
         Ok(Self { listener, local_addr, router: api::router(app.clone()), app })
     }
 
@@ -85,4 +80,17 @@ impl Server {
         timer.abort();
         served.map_err(ServerError::Serve)
     }
+}
+
+/// What must be in the database before the first request.
+async fn prepare(app: &Shared) -> Result<(), Problem> {
+    let queues = app.config.queues.clone();
+    let lost_at = app.lost_at(Timestamp::now());
+    app.store
+        .transact(move |transaction| {
+            agents::forgive(transaction, lost_at)?;
+            pipelines::create_queue(transaction, DEFAULT_QUEUE)?;
+            queues.iter().try_for_each(|queue| pipelines::create_queue(transaction, queue))
+        })
+        .await
 }

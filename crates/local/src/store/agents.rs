@@ -99,6 +99,15 @@ pub(crate) fn gone(transaction: &Transaction<'_>, id: Uuid, state: &str) -> Resu
     Ok(())
 }
 
+/// After a start: agents could not be heard while the server was down, so each gets its time again.
+pub(crate) fn forgive(transaction: &Transaction<'_>, lost_at: Timestamp) -> Result<(), Problem> {
+    transaction.execute(
+        "UPDATE agents SET lost_at = MAX(lost_at, ?1) WHERE lost_at IS NOT NULL",
+        [millis(lost_at)],
+    )?;
+    Ok(())
+}
+
 /// The agents that have been silent for too long.
 pub(crate) fn silent(transaction: &Transaction<'_>, now: Timestamp) -> Result<Vec<AgentRow>, Problem> {
     let mut statement = transaction

@@ -48,6 +48,25 @@ async fn a_silent_agent_is_lost_with_its_job() {
 }
 
 #[tokio::test]
+async fn agents_are_given_time_after_a_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("state.db");
+    {
+        let rig = Rig::with(|config| config.database = Some(file.clone())).await;
+        rig.build("steps: [{label: one, command: x}]").await;
+        let id = rig.job_id("one").await;
+        rig.start_job(&id).await;
+    }
+    // As if the server had been down for longer than agents may be silent.
+    let database = rusqlite::Connection::open(&file).unwrap();
+    database.execute("UPDATE agents SET lost_at = 1", []).unwrap();
+    let rig = Rig::with(|config| config.database = Some(file)).await;
+    let lost_at: i64 = database.query_row("SELECT lost_at FROM agents", [], |row| row.get(0)).unwrap();
+    assert!(lost_at > 1);
+    assert_eq!(rig.job("one").await["job_state"], "running");
+}
+
+#[tokio::test]
 async fn a_cancelled_job_whose_agent_never_answers_is_settled() {
     let rig = Rig::with(|config| config.stop_within = SOON).await;
     rig.build("steps: [{label: one, command: x}]").await;
