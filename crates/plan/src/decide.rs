@@ -10,6 +10,7 @@
 //! - A verdict that Buildkite has to hear is in the status before Buildkite hears it, and the phase becomes
 //!   terminal only afterwards.
 //! - An agent's end is judged only by a word from Buildkite that is younger than that end.
+//! - An attempt is in the status before its pod exists, so a pod is never looked for under an old name.
 //!
 //! - [`begin`]: until the pod exists
 //! - [`start`]: until all containers run
@@ -38,7 +39,7 @@ use crate::{
 pub struct Observed<'a> {
     /// The BuildJob.
     pub job: &'a BuildJob,
-    /// The pod of the current attempt, if it exists for certain.
+    /// The pod of the attempt that the job's status is at, if it exists for certain.
     pub pod: Option<PodFacts>,
     /// What Buildkite last said about the job. Standalone jobs have none.
     pub remote: Option<Remote>,
@@ -68,7 +69,7 @@ pub struct Rules {
 pub struct Decision {
     /// Steps; the first that fails ends the round.
     pub actions: Vec<Action>,
-    /// Whether Buildkite's word on the job is needed.
+    /// Whether Buildkite's word on the job is needed, whatever becomes of the actions.
     pub ask_remote: bool,
     /// When to look again even if nothing happens.
     pub look_again: Option<SignedDuration>,
@@ -86,9 +87,11 @@ pub enum Action {
         /// The pod's id.
         uid: String,
     },
-    /// Write this status.
+    /// Write this status, provided that the BuildJob is still the one that was observed or that an earlier
+    /// step of the same decision wrote. A decision on an outdated view must fail here, or it could undo an end.
     WriteStatus(Box<BuildJobStatus>),
-    /// End the job in Buildkite, which no agent has.
+    /// End the job in Buildkite, which no agent has. If Buildkite refuses, the step has failed: an agent has
+    /// the job after all, or it has ended, and only Buildkite's word says which.
     FinishRemote(Verdict),
     /// Put the reason on the job's timeline in Buildkite.
     Notify(Verdict),
@@ -106,7 +109,9 @@ pub fn decide(seen: &Observed<'_>, rules: &Rules) -> Decision {
     if case.status.phase.is_terminal() {
         return cleanup::decide(&case);
     }
-    if let Some(verdict) = case.status.verdict.clone() {
+    // An agent that took the job after all has overtaken the verdict: let it run.
+    let overtaken = case.remote_state() == Some(RemoteState::Acquired);
+    if let Some(verdict) = case.status.verdict.clone().filter(|_| !overtaken) {
         return end::settle(&case, verdict);
     }
     if let Some(decision) = end::by_remote(&case) {
@@ -148,6 +153,13 @@ impl Case<'_> {
         self.seen.remote.filter(|remote| remote.asked_at >= since + MARGIN).map(|remote| remote.state)
     }
 
+    /// Buildkite's word, if it was asked for only just now.
+    fn fresh_remote(&self) -> Option<RemoteState> {
+        const FRESH: SignedDuration = SignedDuration::from_secs(5);
+        let age = |remote: &Remote| self.seen.now.duration_since(remote.asked_at);
+        self.seen.remote.filter(|remote| age(remote) < FRESH).map(|remote| remote.state)
+    }
+
     fn write(&self, status: BuildJobStatus) -> Action {
         let observed_generation = self.seen.job.metadata.generation;
         Action::WriteStatus(Box::new(BuildJobStatus { observed_generation, ..status }))
@@ -168,6 +180,12 @@ impl Case<'_> {
     /// The job has ended and there is nobody left to tell.
     fn conclude(&self, (phase, verdict): (Phase, Verdict)) -> Decision {
         Decision { actions: vec![self.ended(phase, verdict)], ..Decision::default() }
+    }
+
+    /// The agent that had the job is gone. Buildkite will notice by itself; the reason comes from us.
+    fn lose(&self, verdict: Verdict) -> Decision {
+        let actions = vec![self.ended(Phase::Failed, verdict.clone()), Action::Notify(verdict)];
+        Decision { actions, ..Decision::default() }
     }
 
     /// The job cannot run, and no agent has it: record why, tell Buildkite, end.
@@ -191,10 +209,11 @@ impl Case<'_> {
 impl Decision {
     /// Nothing to do but to wait, for Buildkite's word as well if `ask_remote`.
     fn wait(ask_remote: bool, look_again: SignedDuration) -> Self {
-        Self {
-            actions: Vec::new(),
-            ask_remote,
-            look_again: Some(look_again.max(SignedDuration::from_millis(100))),
-        }
+        Self { actions: Vec::new(), ask_remote, look_again: Some(not_at_once(look_again)) }
     }
+}
+
+/// A wait that cannot become a hot loop when its time has passed already.
+fn not_at_once(wait: SignedDuration) -> SignedDuration {
+    wait.max(SignedDuration::from_millis(100))
 }

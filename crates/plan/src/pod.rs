@@ -82,7 +82,8 @@ pub fn render(job: &BuildJob, attempt: u32, settings: &PodSettings) -> Result<Po
     spec.containers.extend(checkout);
     share_volumes(&mut spec, settings);
 
-    spec.restart_policy.get_or_insert_with(|| "Never".to_owned());
+    // A container that is started again would run the command again.
+    spec.restart_policy = Some("Never".to_owned());
     spec.termination_grace_period_seconds.get_or_insert(settings.termination_grace_period_seconds);
     // A job that names no service account has no business with the cluster's API.
     if spec.service_account_name.is_none() {

@@ -5,7 +5,7 @@ use bk_api::{Fault, Phase, Verdict, VerdictCode};
 use crate::{
     facts::{ContainerFacts, ContainerState, PodFacts},
     plugin::PluginError,
-    pod::RenderError,
+    pod::{AGENT_CONTAINER, RenderError},
 };
 
 /// Buildkite's exit status for "never ran"; users' retry rules know it.
@@ -20,12 +20,19 @@ pub struct Blocker {
     pub permanent: bool,
 }
 
+/// The command ended with status 0.
+pub fn passed() -> Verdict {
+    verdict(VerdictCode::Passed, Fault::None, "the job passed", None, Some(0))
+}
+
 /// The command ended, with this status.
 pub fn by_exit_status(facts: &PodFacts) -> (Phase, Verdict) {
     match facts.first_failure() {
-        None => {
-            (Phase::Succeeded, verdict(VerdictCode::Passed, Fault::None, "the job passed", None, Some(0)))
+        // A command that is told to stop may well end with status 0, half-done.
+        None if facts.failed.as_ref().is_some_and(|reason| !reason.is_empty()) => {
+            (Phase::Failed, agent_lost(Some(facts)))
         }
+        None => (Phase::Succeeded, passed()),
         Some((container, status)) => {
             let (message, advice) = failure(container, status);
             let verdict = verdict(VerdictCode::CommandFailed, Fault::User, message, advice, Some(status));
@@ -105,7 +112,10 @@ pub fn pod_refused(message: &str) -> Verdict {
 
 /// The pod did not start in time.
 pub fn start_timeout(facts: Option<&PodFacts>, seconds: i64) -> Verdict {
-    let waiting = facts.and_then(waiting_for).unwrap_or_else(|| "its pod".to_owned());
+    let waiting = match facts {
+        None => "its pod".to_owned(),
+        Some(facts) => waiting_for(facts).unwrap_or_else(|| "its agent to take it".to_owned()),
+    };
     let message = format!("the job did not start within {seconds} s; it was waiting for {waiting}");
     let advice = Some("see what the pod waits for, or raise startDeadlineSeconds in pod_config");
     verdict(VerdictCode::StartTimeout, Fault::Cluster, message, advice, Some(NEVER_RAN))
@@ -124,19 +134,22 @@ pub fn agent_not_started(facts: Option<&PodFacts>, attempts: u32) -> Verdict {
     verdict(VerdictCode::AgentNotStarted, Fault::Cluster, message, advice, Some(NEVER_RAN))
 }
 
+/// How the agent ended; if it did not, what else did.
 fn how_agent_ended(facts: &PodFacts) -> String {
-    match &facts.agent.state {
-        ContainerState::Ended { exit_status, message, reason, .. } => {
-            let detail = [reason, message]
-                .into_iter()
-                .filter(|t| !t.is_empty())
-                .cloned()
-                .collect::<Vec<_>>()
-                .join(": ");
-            format!("the agent ended with exit status {exit_status} ({detail})")
-        }
-        _ => "the agent did not start".to_owned(),
-    }
+    let ended = [&facts.agent].into_iter().chain(&facts.managed).find_map(|container| {
+        let ContainerState::Ended { exit_status, reason, message, .. } = &container.state else {
+            return None;
+        };
+        let who = if container.name == AGENT_CONTAINER {
+            "the agent".to_owned()
+        } else {
+            format!("container {}", container.name)
+        };
+        let detail: Vec<_> = [reason, message].into_iter().filter(|t| !t.is_empty()).cloned().collect();
+        let detail = if detail.is_empty() { String::new() } else { format!(" ({})", detail.join(": ")) };
+        Some(format!("{who} ended with exit status {exit_status}{detail}"))
+    });
+    ended.unwrap_or_else(|| "the agent did not start".to_owned())
 }
 
 /// The agent or its pod was lost while the job ran.
@@ -151,6 +164,13 @@ pub fn agent_lost(facts: Option<&PodFacts>) -> Verdict {
     let advice = Some("retry the job; Buildkite notices the lost agent by itself within minutes");
     let exit_status = facts.and_then(PodFacts::first_failure).map(|(_, status)| status);
     verdict(VerdictCode::AgentLost, Fault::Cluster, message, advice, exit_status)
+}
+
+/// An agent has the job, and it is not in a pod of this BuildJob.
+pub fn agent_elsewhere() -> Verdict {
+    let message = "an agent that is not in a pod of this BuildJob has the job";
+    let advice = Some("see in Buildkite which agent has it; let only one operator serve the queue");
+    verdict(VerdictCode::AgentLost, Fault::Cluster, message, advice, None)
 }
 
 /// What keeps the pod from starting, if it is more than a matter of time.

@@ -6,20 +6,22 @@ use jiff::SignedDuration;
 use super::{Action, Case, Decision};
 use crate::{pod, remote::RemoteState, verdicts};
 
-/// How young Buildkite's word must be to judge a pod that is not there any more.
-const FRESH: SignedDuration = SignedDuration::from_secs(5);
-
 pub(super) fn decide(case: &Case<'_>) -> Decision {
     if case.status.pod_name.is_some() {
         return vanished(case);
     }
-    if let (Some(RemoteState::Unknown), Some(uuid)) = (case.remote_state(), case.seen.job.job_uuid()) {
-        return case.conclude((Phase::Failed, verdicts::unknown_job(uuid)));
+    match (case.remote_state(), case.seen.job.job_uuid()) {
+        (Some(RemoteState::Unknown), Some(uuid)) => {
+            return case.conclude((Phase::Failed, verdicts::unknown_job(uuid)));
+        }
+        // A pod could do nothing but be refused.
+        (Some(RemoteState::Acquired), _) => return case.lose(verdicts::agent_elsewhere()),
+        _ => {}
     }
     if let Some(error) = &case.seen.unreadable {
         return case.fail_unacquired(verdicts::unreadable_plugins(error));
     }
-    create(case, 0)
+    create(case, case.status.clone())
 }
 
 /// The status names a pod, and it does not exist.
@@ -27,15 +29,10 @@ fn vanished(case: &Case<'_>) -> Decision {
     if case.is_standalone() {
         return case.conclude((Phase::Failed, verdicts::agent_lost(None)));
     }
-    let fresh = case.seen.remote.filter(|remote| case.seen.now.duration_since(remote.asked_at) < FRESH);
-    match fresh.map(|remote| remote.state) {
+    match case.fresh_remote() {
         None => Decision::wait(true, SignedDuration::from_secs(1)),
         Some(RemoteState::Waiting) => replace(case),
-        Some(_) => {
-            let verdict = verdicts::agent_lost(None);
-            let actions = vec![Action::Notify(verdict.clone()), case.ended(Phase::Failed, verdict)];
-            Decision { actions, ..Decision::default() }
-        }
+        Some(_) => case.lose(verdicts::agent_lost(None)),
     }
 }
 
@@ -45,22 +42,26 @@ fn replace(case: &Case<'_>) -> Decision {
     if attempts >= case.rules.max_attempts {
         return case.fail_unacquired(verdicts::agent_not_started(None, attempts));
     }
-    create(case, attempts)
+    let status = BuildJobStatus {
+        phase: Phase::Pending,
+        attempt: attempts,
+        pod_name: None,
+        node_name: None,
+        waiting_for: None,
+        started_at: None,
+        ..case.status.clone()
+    };
+    let mut decision = create(case, status.clone());
+    decision.actions.insert(0, case.write(status));
+    decision
 }
 
-fn create(case: &Case<'_>, attempt: u32) -> Decision {
-    let pod = match pod::render(case.seen.job, attempt, &case.rules.pod) {
+fn create(case: &Case<'_>, status: BuildJobStatus) -> Decision {
+    let pod = match pod::render(case.seen.job, status.attempt, &case.rules.pod) {
         Ok(pod) => pod,
         Err(error) => return case.fail_unacquired(verdicts::invalid_spec(&error)),
     };
-    let status = BuildJobStatus {
-        phase: Phase::Starting,
-        attempt,
-        pod_name: pod.metadata.name.clone(),
-        node_name: None,
-        waiting_for: None,
-        ..case.status.clone()
-    };
+    let status = BuildJobStatus { phase: Phase::Starting, pod_name: pod.metadata.name.clone(), ..status };
     Decision {
         actions: vec![Action::CreatePod(Box::new(pod)), case.write(status)],
         ask_remote: !case.is_standalone(),

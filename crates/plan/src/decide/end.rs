@@ -34,13 +34,12 @@ pub(super) fn by_pod(case: &Case<'_>, facts: &PodFacts) -> Decision {
     if case.is_standalone() {
         return standalone(case, facts);
     }
-    let word = facts.ended_at().map_or_else(|| case.remote_state(), |ended| case.remote_after(ended));
+    let word = facts.ended_at().map_or_else(|| case.fresh_remote(), |ended| case.remote_after(ended));
     match word {
-        Some(RemoteState::Waiting) if facts.is_over() => not_acquired(case, facts),
+        // With its containers gone before it took the job, an agent must not take it any more.
+        Some(RemoteState::Waiting) => not_acquired(case, facts),
         Some(RemoteState::Acquired | RemoteState::Unknown) if facts.is_over() => {
-            let verdict = verdicts::agent_lost(Some(facts));
-            let actions = vec![Action::Notify(verdict.clone()), case.ended(Phase::Failed, verdict)];
-            Decision { actions, ..Decision::default() }
+            case.lose(verdicts::agent_lost(Some(facts)))
         }
         // The agent is about to report, or we are about to hear of it.
         _ => Decision::wait(true, SOON),
@@ -79,6 +78,16 @@ pub(super) fn settle(case: &Case<'_>, verdict: Verdict) -> Decision {
             look_again: Some(SignedDuration::from_secs(1)),
         },
         Some(RemoteState::Canceled) => case.conclude(verdicts::canceled()),
+        Some(RemoteState::TimedOut) => case.conclude(verdicts::timed_out()),
+        Some(RemoteState::Finished) if passed(case) => {
+            // An agent was quicker than the verdict, and is done.
+            case.conclude((Phase::Succeeded, verdicts::passed()))
+        }
         _ => case.conclude((Phase::Failed, verdict)),
     }
+}
+
+fn passed(case: &Case<'_>) -> bool {
+    let facts = case.seen.pod.as_ref().filter(|facts| facts.managed_ended());
+    facts.is_some_and(|facts| verdicts::by_exit_status(facts).0 == Phase::Succeeded)
 }

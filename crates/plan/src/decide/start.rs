@@ -1,66 +1,110 @@
 //! From the pod's creation until its end: follow it, and give up if it cannot start.
 
 use bk_api::{BuildJobStatus, Phase};
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Case, Decision};
+use super::{Case, Decision, not_at_once};
 use crate::{facts::PodFacts, remote::RemoteState, verdicts};
 
+/// How old Buildkite's word may become while an agent has the job. A node that has died says no more, an agent
+/// may hang, and the agent that has the job need not be ours: Buildkite alone hears of the end then.
+const LEASE: SignedDuration = SignedDuration::from_mins(5);
+
+/// How soon to look again while Buildkite is asked.
+const SOON: SignedDuration = SignedDuration::from_secs(5);
+
 pub(super) fn decide(case: &Case<'_>, facts: &PodFacts) -> Decision {
-    let started = facts.all_started();
-    let may_give_up = !started && case.remote_state() != Some(RemoteState::Acquired);
-    if let Some(decision) = may_give_up.then(|| give_up(case, facts)).flatten() {
+    let acquired = case.seen.remote.filter(|remote| remote.state == RemoteState::Acquired);
+    if let Some(decision) = acquired.is_none().then(|| give_up(case, facts)).flatten() {
         return decision;
     }
-    let mut decision = follow(case, facts, started);
-    // Until an agent has the job, only Buildkite knows whether it has been cancelled.
-    decision.ask_remote = !case.is_standalone() && case.remote_state() != Some(RemoteState::Acquired);
+    let mut decision = follow(case, facts);
+    if let Some(remote) = acquired {
+        let left = LEASE - case.seen.now.duration_since(remote.asked_at);
+        decision.ask_remote = facts.deleting || !left.is_positive();
+        decision.look_again = Some(if decision.ask_remote { SOON } else { left });
+    } else {
+        // Until an agent has the job, only Buildkite knows whether it has been cancelled.
+        decision.ask_remote = !case.is_standalone();
+        decision.look_again = deadline(case, facts);
+    }
+    decision.look_again = decision.look_again.map(not_at_once);
     decision
 }
 
 /// Whether the pod has had its chance.
 fn give_up(case: &Case<'_>, facts: &PodFacts) -> Option<Decision> {
-    if let Some(blocker) = verdicts::blocker(facts) {
-        let waited =
-            facts.created_at.map(|created| case.seen.now.duration_since(created)).unwrap_or_default();
-        if blocker.permanent || waited >= case.rules.image_pull_grace {
-            return Some(case.fail_unacquired(blocker.verdict));
-        }
+    let deadline = case.rules.start_deadline;
+    if facts.all_started() {
+        // The agent has as long again. A word from before may be too old to know that it took the job.
+        let started = case.status.started_at.as_ref()?.0;
+        let untaken = case.remote_after(started + deadline) == Some(RemoteState::Waiting);
+        return untaken
+            .then(|| case.fail_unacquired(verdicts::start_timeout(Some(facts), deadline.as_secs())));
     }
-    (case.age() >= case.rules.start_deadline).then(|| {
-        case.fail_unacquired(verdicts::start_timeout(Some(facts), case.rules.start_deadline.as_secs()))
-    })
+    if let Some(blocker) = verdicts::blocker(facts)
+        && (blocker.permanent || waited(case, facts) >= case.rules.image_pull_grace)
+    {
+        return Some(case.fail_unacquired(blocker.verdict));
+    }
+    (case.age() >= deadline)
+        .then(|| case.fail_unacquired(verdicts::start_timeout(Some(facts), deadline.as_secs())))
 }
 
-/// Brings the status up to date and sets the alarm for the next deadline.
-fn follow(case: &Case<'_>, facts: &PodFacts, started: bool) -> Decision {
+/// Brings the status up to date.
+fn follow(case: &Case<'_>, facts: &PodFacts) -> Decision {
+    let started = facts.all_started();
     let status = BuildJobStatus {
         phase: if started { Phase::Running } else { Phase::Starting },
         pod_name: Some(facts.name.clone()),
         node_name: facts.node.clone(),
-        waiting_for: if started { None } else { verdicts::waiting_for(facts) },
+        waiting_for: lasts(facts).then(|| verdicts::waiting_for(facts)).flatten(),
         started_at: case.status.started_at.clone().or_else(|| started.then_some(Time(case.seen.now))),
         ..case.status.clone()
     };
     // What a pod waits for changes with every step of its start; only what lasts is worth a write.
     let worth_writing = status.phase != case.status.phase
         || status.node_name != case.status.node_name && started
-        || status.waiting_for != case.status.waiting_for && lasts(facts);
-    let look_again = (!started).then(|| {
-        let deadline = case.rules.start_deadline - case.age();
-        match verdicts::blocker(facts) {
-            Some(_) => deadline.min(case.rules.image_pull_grace),
-            None => deadline,
-        }
-    });
-    Decision {
-        actions: if worth_writing { vec![case.write(status)] } else { Vec::new() },
-        ask_remote: false,
-        look_again,
+        || tells_more(&status, &case.status) && lasts(facts);
+    let actions = if worth_writing { vec![case.write(status)] } else { Vec::new() };
+    Decision { actions, ..Decision::default() }
+}
+
+/// The time until the job has had its chance to start.
+fn deadline(case: &Case<'_>, facts: &PodFacts) -> Option<SignedDuration> {
+    let deadline = case.rules.start_deadline;
+    if !facts.all_started() {
+        let left = deadline - case.age();
+        return Some(match verdicts::blocker(facts) {
+            Some(_) => left.min(case.rules.image_pull_grace - waited(case, facts)),
+            None => left,
+        });
     }
+    if case.is_standalone() {
+        return None;
+    }
+    let started = case.status.started_at.as_ref().map_or(case.seen.now, |time| time.0);
+    let left = deadline - case.seen.now.duration_since(started);
+    // Afterwards it depends on Buildkite's next word.
+    Some(left.max(SOON))
+}
+
+/// How long the pod has existed.
+fn waited(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
+    facts.created_at.map(|created| case.seen.now.duration_since(created)).unwrap_or_default()
 }
 
 /// Whether the pod is kept from starting by something that may stay.
 fn lasts(facts: &PodFacts) -> bool {
     facts.unscheduled.is_some() || verdicts::blocker(facts).is_some()
+}
+
+/// Whether the job waits for something else than before. The kubelet puts the same failure in two ways by
+/// turns, as an attempt and as the pause after it: that is no news.
+fn tells_more(new: &BuildJobStatus, old: &BuildJobStatus) -> bool {
+    let subject = |status: &BuildJobStatus| {
+        status.waiting_for.as_deref().map(|text| text.split(" cannot be ").next().unwrap_or(text).to_owned())
+    };
+    subject(new) != subject(old)
 }

@@ -67,11 +67,11 @@ fn container(job: &BuildJob, id: usize, turn: Turn, run: &Run, settings: &PodSet
     let bootstrap = if standalone { "bootstrap" } else { "kubernetes-bootstrap" };
     container.command = Some(run.job(&container.name, standalone, &[AGENT_BINARY, bootstrap]));
 
-    let own_shell = container.env.iter().flatten().any(|var| var.name == "BUILDKITE_SHELL");
     let vars = container.env.get_or_insert_default();
     if container.name != CHECKOUT_CONTAINER {
         vars.extend(job.spec.env.iter().cloned());
     }
+    let own_shell = vars.iter().any(|var| var.name == "BUILDKITE_SHELL");
     vars.push(env("BUILDKITE_BOOTSTRAP_PHASES", phases));
     if let Some(script) = script {
         vars.push(env("BUILDKITE_COMMAND", script));

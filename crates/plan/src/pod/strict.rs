@@ -63,7 +63,7 @@ mod tests {
     #[case(json!({"containers": [{"image": "a", "comand": ["x"]}]}), "podSpec.containers[0].comand: there is no such field")]
     #[case(json!({"container": [{"image": "a"}]}), "podSpec.container: there is no such field")]
     #[case(json!({"containers": [{"image": 3}]}), "podSpec.containers[0].image: invalid type: integer `3`, expected a string")]
-    #[case(json!("x"), "podSpec: invalid type: string \"x\", expected struct PodSpec")]
+    #[case(json!("x"), "podSpec: invalid type: string \"x\", expected PodSpec")]
     fn faults_are_named_with_their_path(#[case] value: Value, #[case] expected: &str) {
         let error = read::<PodSpec>(&value, "podSpec").unwrap_err();
         assert_eq!(error.to_string(), expected);

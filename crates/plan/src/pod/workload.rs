@@ -38,7 +38,7 @@ pub(super) fn of(job: &BuildJob, settings: &PodSettings) -> Result<Workload, Ren
         .enumerate()
         .map(|(index, container)| command_container(job, index, container, settings))
         .collect::<Result<Vec<_>, _>>()?;
-    check_names(&containers)?;
+    check_names(&containers, &pod_spec)?;
     check_volumes(&pod_spec)?;
     Ok(Workload { pod_spec, containers })
 }
@@ -107,17 +107,22 @@ fn script(command: &[String], args: &[String]) -> Result<String, String> {
     Ok(script)
 }
 
-fn check_names(containers: &[CommandContainer]) -> Result<(), RenderError> {
-    for (index, CommandContainer { container, .. }) in containers.iter().enumerate() {
-        let name = &container.name;
-        let taken = [AGENT_CONTAINER, CHECKOUT_CONTAINER].contains(&name.as_str())
-            || containers[..index].iter().any(|other| other.container.name == *name);
-        if taken {
+/// Containers and init containers share one space of names.
+fn check_names(containers: &[CommandContainer], spec: &PodSpec) -> Result<(), RenderError> {
+    let commands = containers.iter().map(|container| &container.container.name).enumerate();
+    let inits = spec.init_containers.iter().flatten().map(|container| &container.name).enumerate();
+    let all = commands
+        .map(|(index, name)| ("containers", index, name))
+        .chain(inits.map(|(index, name)| ("initContainers", index, name)));
+    let mut taken = vec![AGENT_CONTAINER, CHECKOUT_CONTAINER];
+    for (list, index, name) in all {
+        if taken.contains(&name.as_str()) {
             return Err(RenderError {
-                path: format!("spec.kubernetes.podSpec.containers[{index}].name"),
+                path: format!("spec.kubernetes.podSpec.{list}[{index}].name"),
                 problem: format!("the name `{name}` is taken; choose another"),
             });
         }
+        taken.push(name);
     }
     Ok(())
 }

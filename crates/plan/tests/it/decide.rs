@@ -1,0 +1,368 @@
+//! Observed → decided, case by case. The rules: 120 s to start, 30 s for an image, 60 s of retention, 3 pods.
+
+mod properties;
+mod scene;
+
+use bk_api::{Phase, VerdictCode};
+use bk_plan::{
+    decide::{Action, refused},
+    facts::PodFacts,
+    remote::RemoteState::{self, Acquired, Canceled, Finished, NeverRan, TimedOut, Unknown, Waiting},
+};
+use rstest::rstest;
+use scene::{
+    Scene, after_init, because, buildkite, deleting, ended, evicted, pending, pod, running, scene,
+    standalone, unscheduled, waiting,
+};
+
+#[rstest]
+#[case::a_new_job(buildkite(), "create buildkite-nightly; write Starting; ask; again in 2m")]
+#[case::a_new_standalone_job(standalone(), "create buildkite-nightly; write Starting; again in 2m")]
+#[case::a_pod_whose_status_was_never_written_is_adopted(
+    buildkite().pod(pod(pending(), pending())).at(2),
+    "write Starting; ask; again in 1m 58s"
+)]
+#[case::an_attempt_whose_pod_was_never_made(
+    buildkite().attempt(1).word(Waiting, 1).at(2),
+    "create buildkite-nightly-1; write Starting #1; ask; again in 2m"
+)]
+#[case::cancelled_before_it_began(buildkite().word(Canceled, 0), "write Canceled Canceled")]
+#[case::expired_before_it_began(buildkite().word(NeverRan, 0), "write Canceled Canceled")]
+#[case::a_job_that_buildkite_does_not_know(buildkite().word(Unknown, 0), "write Failed InvalidSpec")]
+#[case::a_job_that_another_agent_has(buildkite().word(Acquired, 0), "write Failed AgentLost; notify AgentLost")]
+#[case::plugins_that_make_no_sense(
+    buildkite().unreadable(),
+    "write Pending InvalidSpec; finish InvalidSpec -1; write Failed InvalidSpec -1; ask"
+)]
+#[case::a_spec_that_makes_no_pod(
+    scene("spec: { buildkite: { jobUUID: x }, kubernetes: { podSpec: { hostNet: true } } }"),
+    "write Pending InvalidSpec; finish InvalidSpec -1; write Failed InvalidSpec -1; ask"
+)]
+#[case::a_standalone_spec_that_makes_no_pod(
+    scene("spec: { command: x, kubernetes: { podSpec: { hostNet: true } } }"),
+    "write Failed InvalidSpec -1"
+)]
+#[case::a_job_that_somebody_deletes(buildkite().pod(pod(running(), running())).deleted(), "")]
+fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
+    assert_eq!(scene.decides(), expected);
+}
+
+#[rstest]
+#[case::in_time(buildkite().pod(pod(pending(), pending())).word(Waiting, 9).at(10), "ask; again in 1m 50s")]
+#[case::an_image_that_does_not_exist(
+    buildkite().pod(pod(waiting("ErrImagePull", "manifest unknown"), running())).at(3),
+    "write Starting ImageUnavailable; finish ImageUnavailable -1; write Failed ImageUnavailable -1; ask"
+)]
+#[case::an_image_for_the_agent_that_does_not_exist(
+    buildkite().pod(pod(running(), waiting("InvalidImageName", ""))).at(3),
+    "write Starting ImageUnavailable; finish ImageUnavailable -1; write Failed ImageUnavailable -1; ask"
+)]
+#[case::a_registry_that_is_away(
+    buildkite().pod(pod(waiting("ErrImagePull", "timeout"), running())).at(11),
+    "write Starting (waits for image busybox of container container-0 cannot be had: ErrImagePull: timeout); \
+     ask; again in 20s"
+)]
+#[case::the_same_failure_in_other_words(
+    buildkite()
+        .pod(pod(waiting("ImagePullBackOff", "back-off"), running()))
+        .waiting_for("image busybox of container container-0 cannot be had: ErrImagePull: timeout")
+        .at(12),
+    "ask; again in 19s"
+)]
+#[case::a_registry_that_is_away_for_too_long(
+    buildkite().pod(pod(waiting("ErrImagePull", "timeout"), running())).at(31),
+    "write Starting ImageUnavailable; finish ImageUnavailable -1; write Failed ImageUnavailable -1; ask"
+)]
+#[case::a_secret_that_does_not_exist(
+    buildkite().pod(pod(waiting("CreateContainerConfigError", "secret \"x\" not found"), running())).at(3),
+    "write Starting ContainerNotStarted; finish ContainerNotStarted -1; write Failed ContainerNotStarted -1; ask"
+)]
+#[case::an_init_container_that_fails(
+    buildkite().pod(after_init(pod(pending(), pending()), ended(4, 2))).at(3),
+    "write Starting ContainerNotStarted; finish ContainerNotStarted 4; write Failed ContainerNotStarted 4; ask"
+)]
+#[case::no_node(
+    buildkite().pod(unscheduled(pod(pending(), pending()))).at(10),
+    "write Starting (waits for a node (Unschedulable: 0/3 nodes)); ask; again in 1m 50s"
+)]
+#[case::no_node_for_too_long(
+    buildkite().pod(unscheduled(pod(pending(), pending()))).at(120),
+    "write Starting StartTimeout; finish StartTimeout -1; write Failed StartTimeout -1; ask"
+)]
+#[case::a_standalone_job_that_takes_too_long(
+    standalone().pod(unscheduled(pod(pending(), pending()))).at(120),
+    "write Failed StartTimeout -1"
+)]
+#[case::cancelled_while_it_starts(
+    buildkite().pod(pod(pending(), pending())).word(Canceled, 9).at(10),
+    "write Canceled Canceled"
+)]
+#[case::deleted_while_it_starts(
+    buildkite().pod(deleting(pod(pending(), pending()))).word(Waiting, 9).at(10),
+    "ask; again in 1m 50s"
+)]
+// The cache is behind: the fence says that the agent can have the job only after all containers started.
+#[case::an_agent_that_is_quicker_than_the_cache(
+    buildkite().pod(pod(waiting("ErrImagePull", "not found"), running())).word(Acquired, 9).at(10),
+    "write Starting (waits for image busybox of container container-0 cannot be had: ErrImagePull: not found); \
+     again in 4m 59s"
+)]
+fn until_all_containers_run(#[case] scene: Scene, #[case] expected: &str) {
+    assert_eq!(scene.starting(0).decides(), expected);
+}
+
+#[rstest]
+#[case::all_started(
+    buildkite().starting(0).pod(pod(running(), running())).word(Waiting, 9).at(10),
+    "write Running; ask; again in 2m"
+)]
+#[case::nobody_has_taken_it_yet(
+    buildkite().running_since(10).pod(pod(running(), running())).word(Waiting, 19).at(20),
+    "ask; again in 1m 50s"
+)]
+#[case::nobody_takes_it(
+    buildkite().running_since(10).pod(pod(running(), running())).word(Waiting, 132).at(133),
+    "write Running StartTimeout; finish StartTimeout -1; write Failed StartTimeout -1; ask"
+)]
+#[case::nobody_took_it_when_we_last_asked(
+    buildkite().running_since(10).pod(pod(running(), running())).word(Waiting, 129).at(133),
+    "ask; again in 5s"
+)]
+#[case::an_agent_has_it(
+    buildkite().running_since(10).pod(pod(running(), running())).word(Acquired, 11).at(13),
+    "again in 4m 58s"
+)]
+#[case::an_agent_has_it_since_long(
+    buildkite().running_since(10).pod(pod(running(), running())).word(Acquired, 11).at(311),
+    "ask; again in 5s"
+)]
+#[case::a_standalone_job_runs(standalone().running_since(10).pod(pod(running(), running())).at(5_000), "")]
+#[case::after_a_restart_of_the_operator(
+    buildkite().running_since(10).pod(pod(running(), running())).at(5_000),
+    "ask; again in 5s"
+)]
+#[case::its_pod_is_taken_away(
+    buildkite().running_since(10).pod(deleting(pod(running(), running()))).word(Acquired, 11).at(12),
+    "ask; again in 5s"
+)]
+#[case::cancelled_while_it_runs(
+    buildkite().running_since(10).pod(pod(running(), running())).word(Canceled, 11).at(12),
+    "write Canceled Canceled"
+)]
+#[case::timed_out(
+    buildkite().running_since(10).pod(pod(running(), running())).word(TimedOut, 11).at(12),
+    "write TimedOut TimedOut"
+)]
+fn while_it_runs(#[case] scene: Scene, #[case] expected: &str) {
+    assert_eq!(scene.decides(), expected);
+}
+
+#[rstest]
+#[case::passed(pod(ended(0, 20), running()), Some((Finished, 21)), 21, "write Succeeded Passed 0")]
+#[case::failed(pod(ended(3, 20), running()), Some((Finished, 21)), 21, "write Failed CommandFailed 3")]
+#[case::out_of_memory(
+    pod(because("OOMKilled", 137, 20), running()), Some((Finished, 21)), 21, "write Failed CommandFailed 137"
+)]
+#[case::evicted_while_it_stopped(
+    evicted(pod(ended(0, 20), running())), Some((Finished, 21)), 21, "write Failed AgentLost"
+)]
+#[case::the_kubelet_is_late(pod(running(), running()), Some((Finished, 21)), 22, "again in 30s")]
+#[case::the_kubelet_is_too_late(pod(running(), running()), Some((Finished, 21)), 51, "write Failed ResultUnknown")]
+#[case::the_agent_has_not_reported(pod(ended(0, 20), running()), Some((Acquired, 23)), 23, "ask; again in 500ms")]
+#[case::buildkite_was_asked_too_early(
+    pod(ended(0, 20), ended(0, 20)), Some((Acquired, 21)), 22, "ask; again in 500ms"
+)]
+#[case::nobody_has_asked(pod(ended(0, 20), ended(0, 20)), None, 22, "ask; again in 500ms")]
+#[case::the_agent_died(
+    pod(running(), because("OOMKilled", 137, 20)), Some((Acquired, 22)), 23,
+    "write Failed AgentLost; notify AgentLost"
+)]
+#[case::the_pod_was_evicted(
+    evicted(pod(running(), running())), Some((Acquired, 22)), 23, "write Failed AgentLost; notify AgentLost"
+)]
+#[case::evicted_and_the_word_is_old(
+    evicted(pod(running(), running())), Some((Acquired, 12)), 23, "ask; again in 500ms"
+)]
+#[case::the_job_is_gone_from_buildkite(
+    pod(ended(0, 20), ended(0, 20)), Some((Unknown, 22)), 22, "write Failed AgentLost; notify AgentLost"
+)]
+#[case::cancelled(pod(ended(143, 20), ended(0, 20)), Some((Canceled, 21)), 21, "write Canceled Canceled")]
+fn when_the_pod_has_ended(
+    #[case] pod: PodFacts,
+    #[case] word: Option<(RemoteState, i64)>,
+    #[case] now: i64,
+    #[case] expected: &str,
+) {
+    let mut scene = buildkite().running_since(10).pod(pod).at(now);
+    if let Some((state, asked)) = word {
+        scene = scene.word(state, asked);
+    }
+    assert_eq!(scene.decides(), expected);
+}
+
+#[rstest]
+#[case::its_agent_died(
+    buildkite().starting(0).pod(pod(running(), ended(1, 20))).word(Waiting, 22).at(22),
+    "delete buildkite-nightly u1; ask; again in 1s"
+)]
+#[case::its_containers_died(
+    buildkite().starting(0).pod(pod(ended(1, 20), running())).word(Waiting, 22).at(22),
+    "delete buildkite-nightly u1; ask; again in 1s"
+)]
+#[case::buildkite_was_asked_too_early(
+    buildkite().starting(0).pod(pod(running(), ended(1, 20))).word(Waiting, 21).at(22),
+    "ask; again in 500ms"
+)]
+#[case::its_pod_is_on_its_way_out(
+    buildkite().starting(0).pod(deleting(pod(running(), ended(1, 20)))).word(Waiting, 22).at(23),
+    "ask; again in 1s"
+)]
+#[case::its_pod_is_gone(
+    buildkite().starting(0).word(Waiting, 22).at(23),
+    "write Pending #1; create buildkite-nightly-1; write Starting #1; ask; again in 2m"
+)]
+#[case::its_pod_is_gone_and_the_word_is_old(
+    buildkite().starting(0).word(Waiting, 18).at(23),
+    "ask; again in 1s"
+)]
+#[case::its_pod_is_gone_and_nobody_has_asked(buildkite().starting(0).at(23), "ask; again in 1s")]
+#[case::its_last_agent_died(
+    buildkite().starting(2).pod(pod(running(), ended(1, 20))).word(Waiting, 22).at(22),
+    "write Starting #2 AgentNotStarted; finish AgentNotStarted -1; write Failed #2 AgentNotStarted -1; ask"
+)]
+#[case::its_last_pod_is_gone(
+    buildkite().starting(2).word(Waiting, 22).at(22),
+    "write Starting #2 AgentNotStarted; finish AgentNotStarted -1; write Failed #2 AgentNotStarted -1; ask"
+)]
+fn nobody_took_the_job_and(#[case] scene: Scene, #[case] expected: &str) {
+    assert_eq!(scene.decides(), expected);
+}
+
+#[rstest]
+#[case::an_agent_had_it(Acquired, "write Failed AgentLost; notify AgentLost")]
+#[case::it_had_finished(Finished, "write Failed ResultUnknown")]
+#[case::it_was_cancelled(Canceled, "write Canceled Canceled")]
+#[case::its_time_was_up(TimedOut, "write TimedOut TimedOut")]
+fn the_pod_of_a_running_job_is_gone(#[case] word: RemoteState, #[case] expected: &str) {
+    assert_eq!(buildkite().running_since(10).word(word, 22).at(23).decides(), expected);
+}
+
+#[rstest]
+#[case::buildkite_has_not_heard(
+    buildkite().word(Waiting, 22),
+    "finish ImageUnavailable -1; write Failed ImageUnavailable -1; ask; again in 1s"
+)]
+#[case::nobody_has_asked(
+    buildkite(),
+    "finish ImageUnavailable -1; write Failed ImageUnavailable -1; ask; again in 1s"
+)]
+#[case::buildkite_has_heard(buildkite().word(Finished, 22), "write Failed ImageUnavailable -1")]
+#[case::the_job_was_cancelled_meanwhile(buildkite().word(Canceled, 22), "write Canceled Canceled")]
+#[case::the_jobs_time_was_up_meanwhile(buildkite().word(TimedOut, 22), "write TimedOut TimedOut")]
+#[case::the_job_expired_meanwhile(buildkite().word(NeverRan, 22), "write Failed ImageUnavailable -1")]
+#[case::the_job_is_gone(buildkite().word(Unknown, 22), "write Failed ImageUnavailable -1")]
+#[case::an_agent_was_quicker(
+    buildkite().pod(pod(running(), running())).word(Acquired, 22),
+    "write Running ImageUnavailable; again in 4m 59s"
+)]
+#[case::an_agent_was_quicker_and_died(
+    buildkite().pod(pod(running(), ended(1, 10))).word(Acquired, 22),
+    "write Failed AgentLost; notify AgentLost"
+)]
+#[case::an_agent_was_quicker_and_is_done(
+    buildkite().pod(pod(ended(0, 20), ended(0, 21))).word(Finished, 22),
+    "write Succeeded Passed 0"
+)]
+fn a_verdict_is_on_record_and(#[case] scene: Scene, #[case] expected: &str) {
+    assert_eq!(scene.starting(0).judged(VerdictCode::ImageUnavailable).at(23).decides(), expected);
+}
+
+#[rstest]
+#[case::passes(pod(ended(0, 20), running()), "write Succeeded Passed 0")]
+#[case::fails(pod(ended(3, 20), running()), "write Failed CommandFailed 3")]
+#[case::is_evicted(evicted(pod(running(), running())), "write Failed AgentLost")]
+#[case::is_evicted_and_stops_in_good_order(
+    evicted(pod(ended(0, 20), ended(0, 20))),
+    "write Failed AgentLost"
+)]
+#[case::loses_its_agent(pod(running(), ended(1, 20)), "write Failed AgentLost")]
+fn a_standalone_job(#[case] pod: PodFacts, #[case] expected: &str) {
+    assert_eq!(standalone().running_since(10).pod(pod).at(23).decides(), expected);
+}
+
+#[test]
+fn a_standalone_job_whose_pod_is_gone_has_failed() {
+    assert_eq!(standalone().running_since(10).at(23).decides(), "write Failed AgentLost");
+}
+
+#[rstest]
+#[case::the_pod_goes_first(
+    buildkite().ended(Phase::Succeeded, 20).pod(pod(ended(0, 19), running())).at(21), "delete buildkite-nightly u1"
+)]
+#[case::the_pod_is_going(
+    buildkite().ended(Phase::Succeeded, 20).pod(deleting(pod(ended(0, 19), running()))).at(900), ""
+)]
+#[case::what_buildkite_sent_leaves_no_trace(
+    buildkite().spawned().ended(Phase::Succeeded, 20).at(21), "delete the job"
+)]
+#[case::nor_if_it_was_cancelled(buildkite().spawned().ended(Phase::Canceled, 20).at(21), "delete the job")]
+#[case::what_failed_stays(buildkite().spawned().ended(Phase::Failed, 20).at(21), "again in 59s")]
+#[case::what_took_too_long_stays(buildkite().spawned().ended(Phase::TimedOut, 20).at(21), "again in 59s")]
+#[case::what_was_applied_by_hand_stays(buildkite().ended(Phase::Succeeded, 20).at(21), "again in 59s")]
+#[case::but_not_for_ever(standalone().ended(Phase::Failed, 20).at(80), "delete the job")]
+#[case::buildkites_word_comes_too_late(
+    buildkite().ended(Phase::Failed, 20).word(Canceled, 30).at(31), "again in 49s"
+)]
+fn after_the_end(#[case] scene: Scene, #[case] expected: &str) {
+    assert_eq!(scene.decides(), expected);
+}
+
+#[test]
+fn a_pod_that_the_api_server_refuses_ends_the_job() {
+    let scene = buildkite();
+    let decision = refused(&scene.observed(), &crate::fixtures::rules(), "spec.x: Forbidden");
+    let [.., Action::WriteStatus(status)] = decision.actions.as_slice() else {
+        panic!("{decision:?}");
+    };
+    let verdict = status.verdict.as_ref().unwrap();
+    assert_eq!((status.phase, verdict.code), (Phase::Failed, VerdictCode::PodRefused));
+    assert_eq!(verdict.message, "the API server refused the job's pod: spec.x: Forbidden");
+}
+
+/// What people read.
+#[rstest]
+#[case(
+    buildkite().starting(0).pod(pod(waiting("ErrImagePull", "manifest unknown"), running())).at(3),
+    "image busybox of container container-0 cannot be had: ErrImagePull: manifest unknown"
+)]
+#[case(
+    buildkite().starting(0).pod(unscheduled(pod(pending(), pending()))).at(120),
+    "the job did not start within 120 s; it was waiting for a node (Unschedulable: 0/3 nodes)"
+)]
+#[case(
+    buildkite().running_since(10).pod(pod(running(), running())).word(Waiting, 132).at(133),
+    "the job did not start within 120 s; it was waiting for its agent to take it"
+)]
+#[case(
+    buildkite().running_since(10).pod(pod(because("OOMKilled", 137, 20), running())).word(Finished, 21).at(21),
+    "container container-0 was killed because it used more memory than its limit (exit status 137)"
+)]
+#[case(
+    buildkite().running_since(10).pod(evicted(pod(running(), running()))).word(Acquired, 22).at(23),
+    "the agent was lost while the job ran: Evicted: the node was low on memory"
+)]
+#[case(
+    buildkite().starting(2).pod(pod(running(), because("Error", 1, 20))).word(Waiting, 22).at(22),
+    "no agent took the job in 3 attempts: the agent ended with exit status 1 (Error)"
+)]
+#[case(
+    buildkite().starting(2).pod(pod(running(), ended(1, 20))).word(Waiting, 22).at(22),
+    "no agent took the job in 3 attempts: the agent ended with exit status 1"
+)]
+#[case(
+    buildkite().starting(2).pod(pod(because("Error", 1, 20), running())).word(Waiting, 22).at(22),
+    "no agent took the job in 3 attempts: container container-0 ended with exit status 1 (Error)"
+)]
+fn reasons(#[case] scene: Scene, #[case] expected: &str) {
+    assert_eq!(scene.reason(), expected);
+}

@@ -1,0 +1,260 @@
+//! A way to write down what is observed, and to read what is decided.
+//!
+//! Times are seconds since the BuildJob was created.
+
+use bk_api::{BuildJob, BuildJobStatus, Fault, Phase, Verdict, VerdictCode, names};
+use bk_plan::{
+    decide::{Action, Decision, Observed, decide},
+    facts::{ContainerFacts, ContainerState, PodFacts},
+    plugin::PluginError,
+    remote::{Remote, RemoteState},
+};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+use crate::fixtures::{job, rules};
+
+/// What is observed.
+#[derive(Clone, Debug)]
+pub(crate) struct Scene {
+    pub(crate) job: BuildJob,
+    pub(crate) pod: Option<PodFacts>,
+    pub(crate) remote: Option<Remote>,
+    unreadable: Option<PluginError>,
+    pub(crate) now: Timestamp,
+}
+
+pub(crate) fn time(seconds: i64) -> Timestamp {
+    Timestamp::from_second(1_800_000_000 + seconds).expect("in range")
+}
+
+/// A job of Buildkite's, just created.
+pub(crate) fn buildkite() -> Scene {
+    scene("spec: { buildkite: { jobUUID: 0198f0a0-0000-7000-8000-000000000001 }, command: make }")
+}
+
+/// A standalone job, just created.
+pub(crate) fn standalone() -> Scene {
+    scene("spec: { command: make }")
+}
+
+/// A job from YAML, just created.
+pub(crate) fn scene(yaml: &str) -> Scene {
+    let mut job = job(yaml);
+    job.metadata.creation_timestamp = Some(Time(time(0)));
+    Scene { job, pod: None, remote: None, unreadable: None, now: time(0) }
+}
+
+impl Scene {
+    fn status(mut self, change: impl FnOnce(&mut BuildJobStatus)) -> Self {
+        change(self.job.status.get_or_insert_default());
+        self
+    }
+
+    /// The pod of this attempt is on record.
+    pub(crate) fn starting(self, attempt: u32) -> Self {
+        self.status(|status| {
+            status.phase = Phase::Starting;
+            status.attempt = attempt;
+            status.pod_name = Some(names::pod("nightly", attempt));
+        })
+    }
+
+    /// All containers have started, at this time.
+    pub(crate) fn running_since(self, seconds: i64) -> Self {
+        self.starting(0).status(|status| {
+            status.phase = Phase::Running;
+            status.started_at = Some(Time(time(seconds)));
+            status.node_name = Some("node-1".to_owned());
+        })
+    }
+
+    pub(crate) fn attempt(self, attempt: u32) -> Self {
+        self.status(|status| status.attempt = attempt)
+    }
+
+    /// A verdict is on record, and the phase is not terminal yet.
+    pub(crate) fn judged(self, code: VerdictCode) -> Self {
+        self.status(|status| status.verdict = Some(verdict(code)))
+    }
+
+    pub(crate) fn ended(self, phase: Phase, seconds: i64) -> Self {
+        self.status(|status| {
+            status.phase = phase;
+            status.finished_at = Some(Time(time(seconds)));
+            status.verdict = Some(verdict(VerdictCode::Passed));
+        })
+    }
+
+    pub(crate) fn waiting_for(self, text: &str) -> Self {
+        self.status(|status| status.waiting_for = Some(text.to_owned()))
+    }
+
+    pub(crate) fn spawned(mut self) -> Self {
+        let label = (names::LABEL_SPAWNED_FROM.to_owned(), "default".to_owned());
+        self.job.metadata.labels = Some([label].into());
+        self
+    }
+
+    pub(crate) fn deleted(mut self) -> Self {
+        self.job.metadata.deletion_timestamp = Some(Time(time(0)));
+        self
+    }
+
+    pub(crate) fn unreadable(mut self) -> Self {
+        self.unreadable = Some(PluginError::NotOneKey { index: 0 });
+        self
+    }
+
+    pub(crate) fn pod(mut self, pod: PodFacts) -> Self {
+        let attempt = self.job.status_or_default().attempt;
+        self.pod = Some(PodFacts { name: names::pod("nightly", attempt), ..pod });
+        self
+    }
+
+    /// Buildkite's word, and when it was asked for.
+    pub(crate) fn word(mut self, state: RemoteState, seconds: i64) -> Self {
+        self.remote = Some(Remote { state, asked_at: time(seconds) });
+        self
+    }
+
+    pub(crate) fn at(mut self, seconds: i64) -> Self {
+        self.now = time(seconds);
+        self
+    }
+
+    pub(crate) fn observed(&self) -> Observed<'_> {
+        Observed {
+            job: &self.job,
+            pod: self.pod.clone(),
+            remote: self.remote,
+            unreadable: self.unreadable.clone(),
+            now: self.now,
+        }
+    }
+
+    pub(crate) fn decision(&self) -> Decision {
+        decide(&self.observed(), &rules())
+    }
+
+    /// What is decided, in words.
+    pub(crate) fn decides(&self) -> String {
+        let decision = self.decision();
+        let mut words: Vec<_> = decision.actions.iter().map(in_words).collect();
+        if decision.ask_remote {
+            words.push("ask".to_owned());
+        }
+        if let Some(wait) = decision.look_again {
+            words.push(format!("again in {wait:#}"));
+        }
+        words.join("; ")
+    }
+
+    /// The verdict that is written last, in words.
+    pub(crate) fn reason(&self) -> String {
+        let verdict = self.decision().actions.into_iter().rev().find_map(|action| match action {
+            Action::WriteStatus(status) => status.verdict,
+            _ => None,
+        });
+        verdict.map(|verdict| verdict.message).unwrap_or_default()
+    }
+}
+
+fn in_words(action: &Action) -> String {
+    match action {
+        Action::CreatePod(pod) => format!("create {}", pod.metadata.name.as_deref().unwrap_or_default()),
+        Action::DeletePod { name, uid } => format!("delete {name} {uid}"),
+        Action::WriteStatus(status) => {
+            let words = [
+                Some(format!("write {:?}", status.phase)),
+                (status.attempt > 0).then(|| format!("#{}", status.attempt)),
+                status.verdict.as_ref().map(|verdict| format!("{:?}", verdict.code)),
+                status.exit_status.map(|exit_status| exit_status.to_string()),
+                status.waiting_for.as_ref().map(|reason| format!("(waits for {reason})")),
+            ];
+            words.into_iter().flatten().collect::<Vec<_>>().join(" ")
+        }
+        Action::FinishRemote(verdict) => {
+            format!("finish {:?} {}", verdict.code, verdict.exit_status.unwrap_or_default())
+        }
+        Action::Notify(verdict) => format!("notify {:?}", verdict.code),
+        Action::DeleteJob => "delete the job".to_owned(),
+    }
+}
+
+pub(crate) fn verdict(code: VerdictCode) -> Verdict {
+    Verdict {
+        code,
+        fault: Fault::Cluster,
+        message: "as recorded".to_owned(),
+        advice: None,
+        exit_status: Some(-1),
+    }
+}
+
+/// A pod with one managed container, created after a second.
+pub(crate) fn pod(managed: ContainerState, agent: ContainerState) -> PodFacts {
+    PodFacts {
+        name: String::new(),
+        uid: "u1".to_owned(),
+        created_at: Some(time(1)),
+        deleting: false,
+        node: Some("node-1".to_owned()),
+        failed: None,
+        unscheduled: None,
+        init: Vec::new(),
+        managed: vec![container("container-0", managed)],
+        agent: container("agent", agent),
+    }
+}
+
+pub(crate) fn container(name: &str, state: ContainerState) -> ContainerFacts {
+    ContainerFacts { name: name.to_owned(), image: "busybox".to_owned(), state }
+}
+
+pub(crate) fn pending() -> ContainerState {
+    waiting("", "")
+}
+
+pub(crate) fn waiting(reason: &str, message: &str) -> ContainerState {
+    ContainerState::Waiting { reason: reason.to_owned(), message: message.to_owned() }
+}
+
+pub(crate) fn running() -> ContainerState {
+    ContainerState::Running
+}
+
+/// Ended with this status at this time.
+pub(crate) fn ended(exit_status: i32, seconds: i64) -> ContainerState {
+    because("", exit_status, seconds)
+}
+
+pub(crate) fn because(reason: &str, exit_status: i32, seconds: i64) -> ContainerState {
+    ContainerState::Ended {
+        exit_status,
+        reason: reason.to_owned(),
+        message: String::new(),
+        at: Some(time(seconds)),
+    }
+}
+
+pub(crate) fn deleting(pod: PodFacts) -> PodFacts {
+    PodFacts { deleting: true, ..pod }
+}
+
+pub(crate) fn evicted(pod: PodFacts) -> PodFacts {
+    PodFacts { failed: Some("Evicted: the node was low on memory".to_owned()), ..pod }
+}
+
+pub(crate) fn unscheduled(pod: PodFacts) -> PodFacts {
+    PodFacts { unscheduled: Some("Unschedulable: 0/3 nodes".to_owned()), node: None, ..pod }
+}
+
+pub(crate) fn after_init(pod: PodFacts, init: ContainerState) -> PodFacts {
+    PodFacts { init: vec![container("prepare", init)], ..pod }
+}
+
+/// Durations that a property may add up.
+pub(crate) fn seconds(seconds: i64) -> SignedDuration {
+    SignedDuration::from_secs(seconds)
+}

@@ -1,0 +1,36 @@
+//! What the tests have in common: settings, rules and jobs.
+
+use bk_api::BuildJob;
+use bk_plan::{decide::Rules, pod::PodSettings};
+use jiff::SignedDuration;
+
+/// The image that job pods take the agent from.
+pub(crate) const AGENT_IMAGE: &str = "buildkite/agent:3";
+
+/// A BuildJob from YAML; its metadata may be left out.
+pub(crate) fn job(yaml: &str) -> BuildJob {
+    let head = "apiVersion: buildkite-operator.dev/v1alpha1\nkind: BuildJob\n";
+    let metadata = "metadata: { name: nightly, namespace: ci, uid: 8f2c, generation: 1 }\n";
+    let metadata = if yaml.contains("metadata:") { "" } else { metadata };
+    serde_saphyr::from_str(&format!("{head}{metadata}{yaml}")).expect("the fixture is a BuildJob")
+}
+
+pub(crate) fn pod_settings() -> PodSettings {
+    PodSettings {
+        agent_image: AGENT_IMAGE.to_owned(),
+        endpoint: "https://agent.buildkite.com/v3".to_owned(),
+        agent_token_secret: "buildkite-agent-token".to_owned(),
+        shim_config_map: "buildkite-shim-0123456789ab".to_owned(),
+        termination_grace_period_seconds: 60,
+    }
+}
+
+pub(crate) fn rules() -> Rules {
+    Rules {
+        pod: pod_settings(),
+        start_deadline: SignedDuration::from_secs(120),
+        image_pull_grace: SignedDuration::from_secs(30),
+        retention: SignedDuration::from_secs(60),
+        max_attempts: 3,
+    }
+}

@@ -1,0 +1,6 @@
+//! The pure core, proven: rendered pods, decisions, and a simulated world in which both meet faults.
+
+mod decide;
+mod fixtures;
+mod pod;
+mod simulator;

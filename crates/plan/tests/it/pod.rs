@@ -1,0 +1,216 @@
+//! BuildJob → Pod, as a reviewer would want to see it.
+
+mod properties;
+
+use bk_api::BuildJob;
+use bk_plan::pod::{managed_containers, render};
+use insta::assert_yaml_snapshot;
+use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
+use rstest::rstest;
+
+use crate::fixtures::{job, pod_settings};
+
+fn pod(job: &BuildJob) -> Pod {
+    render(job, 0, &pod_settings()).expect("the job can be rendered")
+}
+
+#[test]
+fn a_plain_job_is_one_container_beside_the_agent() {
+    let job = job("
+metadata: { name: buildkite-0198f0a0-0000-7000-8000-000000000001, namespace: ci, uid: 8f2c, generation: 1 }
+spec:
+  buildkite:
+    jobUUID: 0198f0a0-0000-7000-8000-000000000001
+    pipeline: rocket
+    build: 7
+    step: test
+    url: https://buildkite.com/acme/rocket/builds/7
+    priority: 5
+    agentQueryRules: [queue=linux, arch=arm64]
+  command: make test
+  source: { repo: https://example.com/rocket.git, commit: abc123, branch: main }
+");
+    assert_yaml_snapshot!(pod(&job));
+}
+
+#[test]
+fn another_image_gets_a_checkout_beside_it() {
+    let job = job("
+spec:
+  buildkite: { jobUUID: 0198f0a0-0000-7000-8000-000000000001 }
+  command: cargo test
+  image: rust:1
+  env: [{ name: RUST_LOG, value: debug }]
+");
+    assert_yaml_snapshot!(pod(&job));
+}
+
+#[test]
+fn a_pod_spec_keeps_what_its_author_asked_for() {
+    let job = job("
+spec:
+  buildkite: { jobUUID: 0198f0a0-0000-7000-8000-000000000001 }
+  kubernetes:
+    podSpec:
+      serviceAccountName: deployer
+      restartPolicy: OnFailure
+      terminationGracePeriodSeconds: 300
+      nodeSelector: { disk: fast }
+      volumes: [{ name: cache, hostPath: { path: /var/cache } }]
+      containers:
+      - image: golang:1
+        command: [go test]
+        args: [./..., -run, Test One]
+        resources: { requests: { cpu: 500m }, limits: { memory: 2Gi } }
+        volumeMounts: [{ name: cache, mountPath: /cache }]
+");
+    assert_yaml_snapshot!(pod(&job));
+}
+
+#[test]
+fn several_containers_take_turns() {
+    let job = job("
+spec:
+  buildkite: { jobUUID: 0198f0a0-0000-7000-8000-000000000001 }
+  command: make
+  kubernetes:
+    podSpec:
+      containers:
+      - { image: alpine, command: [echo one] }
+      - { name: second, image: busybox, command: [echo two] }
+");
+    assert_yaml_snapshot!(pod(&job));
+}
+
+#[test]
+fn init_containers_stay_as_they_are() {
+    let job = job("
+spec:
+  buildkite: { jobUUID: 0198f0a0-0000-7000-8000-000000000001 }
+  command: make
+  kubernetes:
+    podSpec:
+      initContainers:
+      - { name: prepare, image: busybox, command: [sh, -c, 'echo ready'] }
+");
+    let pod = pod(&job);
+    assert_yaml_snapshot!(pod.spec.unwrap().init_containers, @"
+    - command:
+        - sh
+        - \"-c\"
+        - echo ready
+      image: busybox
+      name: prepare
+    ");
+}
+
+#[test]
+fn a_standalone_job_checks_out_its_source() {
+    let job = job("
+spec:
+  command: make test
+  source: { repo: https://example.com/rocket.git, commit: abc123, branch: main }
+  plugins: [{ 'docker#v5': { image: node } }]
+");
+    assert_yaml_snapshot!(pod(&job));
+}
+
+#[test]
+fn a_standalone_job_without_source_checks_nothing_out() {
+    let job = job("
+spec:
+  command: date
+  image: busybox
+  env: [{ name: BUILDKITE_SHELL, value: /bin/ash -c }]
+");
+    assert_yaml_snapshot!(pod(&job));
+}
+
+#[test]
+fn another_attempt_is_another_pod() {
+    let job = job("
+spec:
+  buildkite: { jobUUID: 0198f0a0-0000-7000-8000-000000000001 }
+  command: make
+");
+    let pod = render(&job, 2, &pod_settings()).unwrap();
+    assert_eq!(pod.metadata.name.as_deref(), Some("buildkite-nightly-2"));
+    assert_eq!(pod.metadata.annotations.unwrap()["buildkite-operator.dev/attempt"], "2");
+    let commands = pod.spec.unwrap().containers.into_iter().map(|c| c.command.unwrap().join(" "));
+    insta::assert_snapshot!(commands.collect::<Vec<_>>().join("\n"), @"
+    /buildkite/shim/buildkite-shim job --run buildkite-nightly-2 --name container-0 -- /workspace/buildkite-agent kubernetes-bootstrap
+    /buildkite/shim/buildkite-shim agent --run buildkite-nightly-2 --jobs container-0 -- buildkite-agent start
+    ");
+}
+
+#[test]
+fn the_shell_of_a_standalone_job_may_be_chosen() {
+    let shell = |job: &BuildJob| -> Vec<String> {
+        let spec = pod(job).spec.unwrap();
+        values(managed_containers(&spec).next().unwrap(), "BUILDKITE_SHELL")
+    };
+    assert_eq!(shell(&job("spec: { command: date }")), ["/bin/sh -ec"]);
+    let chosen = "spec: { command: date, env: [{ name: BUILDKITE_SHELL, value: /bin/bash -c }] }";
+    assert_eq!(shell(&job(chosen)), ["/bin/bash -c"]);
+}
+
+#[rstest]
+#[case::unknown_key(
+    "{ podSpecPatch: {} }",
+    "spec.kubernetes.podSpecPatch: this key of the kubernetes plugin is not supported; known: podSpec"
+)]
+#[case::unknown_field(
+    "{ podSpec: { containers: [{ image: a }, { image: b, comand: [x] }] } }",
+    "spec.kubernetes.podSpec.containers[1].comand: there is no such field"
+)]
+#[case::unknown_nested_field(
+    "{ podSpec: { containers: [{ image: a, resources: { request: { cpu: 1 } } }] } }",
+    "spec.kubernetes.podSpec.containers[0].resources.request: there is no such field"
+)]
+#[case::wrong_type(
+    "{ podSpec: { containers: [{ image: a, env: { A: b } }] } }",
+    "spec.kubernetes.podSpec.containers[0].env: invalid type: map, expected a sequence"
+)]
+#[case::not_an_object("{ podSpec: [] }", "spec.kubernetes.podSpec: invalid type: sequence, expected PodSpec")]
+#[case::args_alone(
+    "{ podSpec: { containers: [{ image: a, args: [-v] }] } }",
+    "spec.kubernetes.podSpec.containers[0].args: args need a command: the image's own entrypoint is replaced by the agent's"
+)]
+#[case::nul_in_args(
+    r#"{ podSpec: { containers: [{ image: a, command: [x], args: ["\0"] }] } }"#,
+    "spec.kubernetes.podSpec.containers[0].args: cannot shell-quote string containing nul byte"
+)]
+#[case::agents_name(
+    "{ podSpec: { containers: [{ name: agent, image: a }] } }",
+    "spec.kubernetes.podSpec.containers[0].name: the name `agent` is taken; choose another"
+)]
+#[case::checkouts_name(
+    "{ podSpec: { containers: [{ name: checkout, image: a }] } }",
+    "spec.kubernetes.podSpec.containers[0].name: the name `checkout` is taken; choose another"
+)]
+#[case::same_name_twice(
+    "{ podSpec: { containers: [{ name: a, image: a }, { name: a, image: b }] } }",
+    "spec.kubernetes.podSpec.containers[1].name: the name `a` is taken; choose another"
+)]
+#[case::a_default_name(
+    "{ podSpec: { containers: [{ name: container-1, image: a }, { image: b }] } }",
+    "spec.kubernetes.podSpec.containers[1].name: the name `container-1` is taken; choose another"
+)]
+#[case::an_init_containers_name(
+    "{ podSpec: { initContainers: [{ name: container-0, image: a }] } }",
+    "spec.kubernetes.podSpec.initContainers[0].name: the name `container-0` is taken; choose another"
+)]
+#[case::the_shims_volume(
+    "{ podSpec: { volumes: [{ name: buildkite-shim, emptyDir: {} }] } }",
+    "spec.kubernetes.podSpec.volumes[0].name: the name `buildkite-shim` is taken; choose another"
+)]
+fn what_is_wrong_is_said_with_its_path(#[case] kubernetes: &str, #[case] expected: &str) {
+    let job = job(&format!("spec: {{ command: x, kubernetes: {kubernetes} }}"));
+    assert_eq!(render(&job, 0, &pod_settings()).unwrap_err().to_string(), expected);
+}
+
+/// The values that a container gives to a variable; more than one means that somebody is overruled.
+fn values(container: &Container, name: &str) -> Vec<String> {
+    let given = |var: &EnvVar| (var.name == name).then(|| var.value.clone().unwrap_or_default());
+    container.env.iter().flatten().filter_map(given).collect()
+}

@@ -1,0 +1,148 @@
+//! What must hold in every world, whatever goes wrong in it.
+
+use bk_api::{BuildJob, Phase, VerdictCode};
+use bk_plan::{
+    decide::{Action, Decision, Observed},
+    remote::RemoteState,
+};
+
+use super::{
+    buildkite::{Outcome, State},
+    world::World,
+};
+
+/// The most writes to the API server for a job that keeps its first pod and an operator that stays up.
+pub(crate) const CALM_WRITES: u32 = 12;
+/// The most writes to the API server for any job.
+pub(crate) const WRITES: u32 = 32;
+
+/// What is wrong with a decision, whatever the world is like.
+pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<String> {
+    let status = seen.job.status_or_default();
+    let remote = seen.remote.map(|remote| remote.state);
+    let acts = !decision.actions.is_empty();
+    for action in &decision.actions {
+        match action {
+            Action::FinishRemote(_)
+                if remote == Some(RemoteState::Acquired) || remote.is_some_and(RemoteState::is_terminal) =>
+            {
+                return Some(format!("a job that is {remote:?} is finished by us"));
+            }
+            Action::FinishRemote(_) | Action::Notify(_) if seen.job.spec.buildkite.is_none() => {
+                return Some("Buildkite is told about a standalone job".to_owned());
+            }
+            Action::WriteStatus(new) if new.attempt < status.attempt => {
+                return Some("the attempt is lowered".to_owned());
+            }
+            Action::WriteStatus(new) if status.verdict.is_some() && new.verdict.is_none() => {
+                return Some("a verdict is cleared".to_owned());
+            }
+            Action::DeletePod { .. } | Action::DeleteJob => {}
+            _ if status.phase.is_terminal() => return Some(format!("{action:?} after the end")),
+            _ => {}
+        }
+    }
+    if decision.look_again.is_some_and(|wait| !wait.is_positive()) {
+        return Some(format!("the next look is due in {:?}", decision.look_again));
+    }
+    let waits_for_pod = seen.pod.is_some();
+    let is_deleted = seen.job.metadata.deletion_timestamp.is_some();
+    if !is_deleted && !acts && !decision.ask_remote && decision.look_again.is_none() && !waits_for_pod {
+        return Some("nothing will happen any more".to_owned());
+    }
+    None
+}
+
+/// A pod is about to be deleted by the operator.
+pub(crate) fn before_delete(world: &mut World, uid: &str) {
+    let ended = world.job.as_ref().is_none_or(BuildJob::is_terminal);
+    let held = world.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(uid));
+    if held && !world.disturbed {
+        world.violate(format!("the pod of a running job is deleted (ended={ended})"));
+    }
+}
+
+/// Buildkite is told that the agent was lost.
+pub(crate) fn of_notice(world: &mut World) {
+    if !world.disturbed {
+        world.violate("a loss is reported that never happened");
+    }
+}
+
+/// A status was written.
+pub(crate) fn of_write(world: &mut World, before: &BuildJob) {
+    let old = before.status_or_default();
+    let new = world.job.as_ref().map(BuildJob::status_or_default).unwrap_or_default();
+    if old.phase.is_terminal() {
+        world.violate(format!("the end changed from {:?} to {:?}", old.phase, new.phase));
+    }
+    if new.phase.is_terminal() && new.verdict.is_none() {
+        world.violate("an end without a verdict");
+    }
+    if new.phase == Phase::Succeeded && world.exit != Some(0) {
+        world.violate(format!("passed with exit status {:?}", world.exit));
+    }
+    if !new.phase.is_terminal() {
+        return;
+    }
+    if let Some(buildkite) = &world.buildkite {
+        let never_acquired = !buildkite.was_acquired;
+        if never_acquired
+            && buildkite.state == State::Ended(Outcome::Canceled)
+            && new.phase != Phase::Canceled
+        {
+            world.violate(format!("a job that was cancelled before it ran is {:?}", new.phase));
+        }
+    }
+    if !world.disturbed {
+        agreement(world, new.phase, new.verdict.map(|verdict| verdict.code));
+    }
+}
+
+/// As long as nothing took the pod or the agent away, our record says what Buildkite's says.
+fn agreement(world: &mut World, phase: Phase, code: Option<VerdictCode>) {
+    let expected = match world.buildkite.as_ref().map(|buildkite| &buildkite.state) {
+        None if world.exit.is_none() => Phase::Failed,
+        None => by_exit(world.exit.unwrap_or(-1)),
+        Some(State::Ended(Outcome::Exit(exit))) => by_exit(*exit),
+        Some(State::Ended(Outcome::Canceled)) => Phase::Canceled,
+        Some(State::Ended(Outcome::TimedOut)) => Phase::TimedOut,
+        Some(state) => return world.violate(format!("{phase:?} while Buildkite's job is {state:?}")),
+    };
+    if phase != expected {
+        world.violate(format!("{phase:?} ({code:?}) where Buildkite says {expected:?}"));
+    }
+}
+
+fn by_exit(exit: i32) -> Phase {
+    if exit == 0 { Phase::Succeeded } else { Phase::Failed }
+}
+
+/// After each event.
+pub(crate) fn of_world(world: &mut World) {
+    if world.starts > 1 && (world.buildkite.is_some() || !world.disturbed) {
+        world.violate(format!("the command was started {} times", world.starts));
+    }
+    if world.pods.len() > 1 {
+        world.violate(format!("{} pods at once", world.pods.len()));
+    }
+}
+
+/// When the world has come to rest, or to its last hour.
+pub(crate) fn of_end(world: &mut World) {
+    if !world.is_clean() {
+        let phase = world.job.as_ref().map(|job| job.status_or_default().phase);
+        let pods = world.pods.len();
+        world.violate(format!("not at an end: the job is {phase:?}, {pods} pods are left"));
+    }
+    if let Some(buildkite) = &world.buildkite
+        && !matches!(buildkite.state, State::Ended(_))
+    {
+        world.violate(format!("Buildkite's job is left {:?}", buildkite.state));
+    }
+    let calm = !world.disturbed && world.lives.len() <= 1 && !world.operator.ever_crashes();
+    let most = if calm { CALM_WRITES } else { WRITES };
+    if world.writes > most {
+        world.violate(format!("{} writes", world.writes));
+    }
+}

@@ -1,0 +1,390 @@
+//! The node: containers start, run and end there, whatever the API server knows about it.
+
+use bk_plan::pod::{AGENT_CONTAINER, managed_containers};
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    Pod, PodCondition, PodStatus,
+};
+
+use super::world::{Event, Fault, Instant, World, whole_seconds};
+
+/// What a pod does on its node.
+#[derive(Default)]
+pub(crate) struct Life {
+    pub(crate) name: String,
+    /// Managed containers by turn, then the agent.
+    containers: Vec<String>,
+    running: usize,
+    /// The processes are gone.
+    dead: bool,
+    agent_dead: bool,
+    acquired: bool,
+    /// When the command ended, and how.
+    ended: Option<(Instant, i32)>,
+}
+
+#[derive(Clone, Copy)]
+pub(crate) enum Step {
+    Placed,
+    Blocked { container: usize, reason: &'static str, message: &'static str },
+    Started { container: usize },
+    AgentActs,
+    Acquires,
+    AgentEnds { exit: i32 },
+    CommandEnds { exit: i32 },
+    EndSeen,
+    Reports { exit: i32 },
+    StopNoticed,
+    Terminated,
+    Removed,
+    HeartbeatMissed,
+}
+
+impl World {
+    /// The API server stores a new pod; a scheduler and a kubelet will find it.
+    pub(crate) fn store_pod(&mut self, mut pod: Pod) {
+        let uid = format!("pod-{}", self.lives.len());
+        let name = pod.metadata.name.clone().expect("pods are rendered with a name");
+        pod.metadata.uid = Some(uid.clone());
+        pod.metadata.creation_timestamp = Some(whole_seconds(self.now));
+        let spec = pod.spec.as_ref().expect("pods are rendered with a spec");
+        let managed = managed_containers(spec).map(|container| container.name.clone());
+        let containers = managed.chain([AGENT_CONTAINER.to_owned()]).collect();
+        self.lives.insert(uid.clone(), Life { name: name.clone(), containers, ..Life::default() });
+        if self.random.chance(5) {
+            let condition = PodCondition {
+                type_: "PodScheduled".to_owned(),
+                status: "False".to_owned(),
+                reason: Some("Unschedulable".to_owned()),
+                message: Some("0/3 nodes are available".to_owned()),
+                ..PodCondition::default()
+            };
+            pod.status = Some(PodStatus { conditions: Some(vec![condition]), ..PodStatus::default() });
+        }
+        let unscheduled = pod.status.is_some();
+        let delay = if unscheduled { self.random.span(200_000) } else { self.random.between(5, 400) };
+        self.pods.insert(name, pod);
+        self.after(delay, Event::Pod(uid, Step::Placed));
+        self.publish();
+    }
+
+    pub(crate) fn live(&mut self, uid: &str, step: Step) {
+        match step {
+            Step::Removed => return self.remove(uid),
+            Step::HeartbeatMissed => return self.report(uid, -1),
+            _ if self.lives[uid].dead => return,
+            _ => {}
+        }
+        match step {
+            Step::Placed => self.place(uid),
+            Step::Blocked { container, reason, message } => {
+                let waiting = ContainerStateWaiting {
+                    reason: Some(reason.to_owned()),
+                    message: Some(message.to_owned()),
+                };
+                let state = ContainerState { waiting: Some(waiting), ..ContainerState::default() };
+                self.set_state(uid, container, state);
+            }
+            Step::Started { container } => self.start(uid, container),
+            Step::AgentActs => self.choose_agents_way(uid),
+            Step::Acquires => self.acquire(uid),
+            Step::AgentEnds { exit } => self.end_agent(uid, exit),
+            Step::CommandEnds { exit } => self.end_command(uid, exit),
+            Step::EndSeen => self.show_end(uid),
+            Step::Reports { exit } => self.agent_reports(uid, exit),
+            // The bootstrap kills the command, whose shell says so.
+            Step::StopNoticed => self.end_command(uid, 143),
+            Step::Terminated => self.terminate(uid),
+            Step::Removed | Step::HeartbeatMissed => unreachable!("handled above"),
+        }
+    }
+
+    fn place(&mut self, uid: &str) {
+        self.change_pod(uid, |pod| {
+            pod.status = None;
+            pod.spec.as_mut().expect("it has a spec").node_name = Some("node-1".to_owned());
+        });
+        for container in 0..self.lives[uid].containers.len() {
+            let mut delay = self.random.between(50, 1_500);
+            let fate = self.random.between(0, 100);
+            if fate < 3 {
+                let step = blocked(container, "ErrImagePull", "manifest unknown");
+                self.after(delay, Event::Pod(uid.to_owned(), step));
+                continue;
+            }
+            if fate < 7 {
+                let until = delay + self.random.span(90_000);
+                while delay < until {
+                    let step = blocked(container, "ErrImagePull", "connection refused");
+                    self.after(delay, Event::Pod(uid.to_owned(), step));
+                    let step = blocked(container, "ImagePullBackOff", "back-off");
+                    self.after(delay + 1_000, Event::Pod(uid.to_owned(), step));
+                    delay += 12_000;
+                }
+            }
+            self.after(delay, Event::Pod(uid.to_owned(), Step::Started { container }));
+        }
+    }
+
+    fn start(&mut self, uid: &str, container: usize) {
+        let running = Some(ContainerStateRunning::default());
+        self.set_state(uid, container, ContainerState { running, ..ContainerState::default() });
+        let life = self.life(uid);
+        life.running += 1;
+        if life.running < life.containers.len() {
+            return;
+        }
+        if self.buildkite.is_none() {
+            self.start_command(uid);
+        } else {
+            let delay = self.random.between(20, 800);
+            self.after(delay, Event::Pod(uid.to_owned(), Step::AgentActs));
+        }
+    }
+
+    fn choose_agents_way(&mut self, uid: &str) {
+        let (delay, step) = match self.random.between(0, 100) {
+            0..8 => (10, Step::AgentEnds { exit: 1 }),
+            // It hangs.
+            8..11 => return,
+            11..15 => (self.random.between(1_000, 60_000), Step::Acquires),
+            _ => (self.random.between(10, 800), Step::Acquires),
+        };
+        self.after(delay, Event::Pod(uid.to_owned(), step));
+    }
+
+    fn acquire(&mut self, uid: &str) {
+        if let Some(left) = self.outage_left() {
+            return self.after(left + 500, Event::Pod(uid.to_owned(), Step::Acquires));
+        }
+        let buildkite = self.buildkite.as_mut().expect("standalone pods acquire nothing");
+        if buildkite.acquire(uid).is_err() {
+            self.note(|_| format!("{uid}: the job is refused"));
+            return self.end_agent(uid, 27);
+        }
+        self.note(|_| format!("{uid}: acquires the job"));
+        self.life(uid).acquired = true;
+        self.start_command(uid);
+        if self.random.chance(5) {
+            let delay = self.random.span(20_000);
+            self.after(delay, Event::Pod(uid.to_owned(), Step::AgentEnds { exit: 137 }));
+        }
+    }
+
+    fn start_command(&mut self, uid: &str) {
+        self.starts += 1;
+        self.note(|_| format!("{uid}: the command starts"));
+        let exit = match self.random.between(0, 10) {
+            0..6 => 0,
+            6 => 137,
+            _ => 3,
+        };
+        let delay = self.random.span(300_000);
+        self.after(delay, Event::Pod(uid.to_owned(), Step::CommandEnds { exit }));
+    }
+
+    /// The agent ends by itself; without it the containers that wait for it end too.
+    fn end_agent(&mut self, uid: &str, exit: i32) {
+        let life = self.life(uid);
+        if life.agent_dead {
+            return;
+        }
+        life.agent_dead = true;
+        let agent = life.containers.len() - 1;
+        // A kubelet reports on all containers of a pod at once.
+        self.show_end(uid);
+        self.set_state(uid, agent, self.terminated(exit, self.now));
+        if self.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(uid)) {
+            self.disturbed = true;
+            self.lose_agent(uid);
+        }
+        if self.lives[uid].ended.is_none() {
+            let delay = self.random.between(100, 30_000);
+            self.after(delay, Event::Pod(uid.to_owned(), Step::CommandEnds { exit: 1 }));
+        }
+    }
+
+    fn end_command(&mut self, uid: &str, exit: i32) {
+        let now = self.now;
+        let life = self.life(uid);
+        if life.ended.is_some() {
+            return;
+        }
+        life.ended = Some((now, exit));
+        let (acquired, agent_dead) = (life.acquired, life.agent_dead);
+        if acquired || self.buildkite.is_none() {
+            self.exit = Some(exit);
+        }
+        self.note(|_| format!("{uid}: the command ends with {exit}"));
+        let (seen, reported) = (self.random.between(0, 1_500), self.random.between(10, 800));
+        self.after(seen, Event::Pod(uid.to_owned(), Step::EndSeen));
+        if !agent_dead {
+            self.after(reported, Event::Pod(uid.to_owned(), Step::Reports { exit }));
+        }
+    }
+
+    fn agent_reports(&mut self, uid: &str, exit: i32) {
+        if self.lives[uid].agent_dead {
+            return;
+        }
+        if let Some(left) = self.outage_left() {
+            return self.after(left + 500, Event::Pod(uid.to_owned(), Step::Reports { exit }));
+        }
+        self.report(uid, exit);
+        let delay = self.random.between(0, 3_000);
+        self.after(delay, Event::Pod(uid.to_owned(), Step::AgentEnds { exit: 0 }));
+    }
+
+    fn show_end(&mut self, uid: &str) {
+        let Some((at, exit)) = self.lives[uid].ended else {
+            return;
+        };
+        let managed = self.lives[uid].containers.len() - 1;
+        for container in 0..managed {
+            // The checkout went well; what is left of a failure is the last container's.
+            let status = if container + 1 == managed { exit } else { 0 };
+            self.set_state(uid, container, self.terminated(status, at));
+        }
+    }
+
+    /// Marks a pod for deletion; its processes get a signal and some time.
+    pub(crate) fn delete_pod(&mut self, name: &str, uid: &str) {
+        let Some(pod) = self.pods.get_mut(name).filter(|pod| pod.metadata.uid.as_deref() == Some(uid)) else {
+            return;
+        };
+        if pod.metadata.deletion_timestamp.is_some() {
+            return;
+        }
+        pod.metadata.deletion_timestamp = Some(whole_seconds(self.now));
+        let (dead, delay) = (self.lives[uid].dead, self.random.between(50, 4_000));
+        let step = if dead { Step::Removed } else { Step::Terminated };
+        self.after(delay, Event::Pod(uid.to_owned(), step));
+        self.publish();
+    }
+
+    fn terminate(&mut self, uid: &str) {
+        let life = self.life(uid);
+        life.dead = true;
+        let (acquired, agent_dead, ended) = (life.acquired, life.agent_dead, life.ended);
+        let containers = life.containers.len();
+        if acquired && !agent_dead {
+            self.report(uid, ended.map_or(-1, |(_, exit)| exit));
+        }
+        for container in 0..containers {
+            let running = self.state_of(uid, container).is_some_and(|state| state.running.is_some());
+            if running && self.random.chance(70) {
+                self.set_state(uid, container, self.terminated(143, self.now));
+            }
+        }
+        let delay = self.random.between(0, 1_000);
+        self.after(delay, Event::Pod(uid.to_owned(), Step::Removed));
+    }
+
+    fn remove(&mut self, uid: &str) {
+        let name = self.lives[uid].name.clone();
+        if self.pods.get(&name).is_some_and(|pod| pod.metadata.uid.as_deref() == Some(uid)) {
+            self.pods.remove(&name);
+            self.note(|_| format!("{uid}: gone"));
+            self.publish();
+        }
+    }
+
+    fn report(&mut self, uid: &str, exit: i32) {
+        if let Some(buildkite) = &mut self.buildkite {
+            buildkite.end(uid, exit);
+        }
+        self.note(|world| format!("Buildkite: {:?}", world.buildkite.as_ref().map(|b| &b.state)));
+    }
+
+    pub(crate) fn fault(&mut self, fault: Fault) {
+        let Some((name, pod)) = self.pods.iter().find(|(_, pod)| pod.metadata.deletion_timestamp.is_none())
+        else {
+            return;
+        };
+        let (name, uid) = (name.clone(), pod.metadata.uid.clone().unwrap_or_default());
+        self.note(|_| format!("{uid}: {fault:?}"));
+        self.disturbed = true;
+        match fault {
+            Fault::Deleted => self.delete_pod(&name, &uid),
+            Fault::Evicted => self.evict(&uid),
+            Fault::NodeGone => {
+                self.kill(&uid);
+                self.remove(&uid);
+            }
+            Fault::NodeDark => {
+                self.kill(&uid);
+                self.change_pod(&uid, |pod| {
+                    pod.metadata.deletion_timestamp = pod.metadata.creation_timestamp.clone();
+                });
+                self.after(600_000, Event::Pod(uid, Step::Removed));
+            }
+            Fault::Forgotten => self.remove(&uid),
+        }
+    }
+
+    fn evict(&mut self, uid: &str) {
+        if self.random.chance(50) {
+            let exit = self.random.between(0, 2) * 137;
+            self.report(uid, i32::try_from(exit).expect("small"));
+        }
+        self.kill(uid);
+        if self.random.chance(50) {
+            for container in 0..self.lives[uid].containers.len() {
+                self.set_state(uid, container, self.terminated(137, self.now));
+            }
+        }
+        self.change_pod(uid, |pod| {
+            let status = pod.status.get_or_insert_default();
+            status.phase = Some("Failed".to_owned());
+            status.reason = Some("Evicted".to_owned());
+            status.message = Some("The node was low on resource: memory.".to_owned());
+        });
+    }
+
+    /// All processes of the pod end, and nobody hears of it.
+    fn kill(&mut self, uid: &str) {
+        self.life(uid).dead = true;
+        self.lose_agent(uid);
+    }
+
+    fn life(&mut self, uid: &str) -> &mut Life {
+        self.lives.get_mut(uid).expect("every pod has a life")
+    }
+
+    fn state_of(&self, uid: &str, container: usize) -> Option<&ContainerState> {
+        let life = &self.lives[uid];
+        let statuses = self.pods.get(&life.name)?.status.as_ref()?.container_statuses.as_ref()?;
+        statuses.iter().find(|status| status.name == life.containers[container])?.state.as_ref()
+    }
+
+    fn set_state(&mut self, uid: &str, container: usize, state: ContainerState) {
+        let name = self.lives[uid].containers[container].clone();
+        self.change_pod(uid, |pod| {
+            let statuses = pod.status.get_or_insert_default().container_statuses.get_or_insert_default();
+            statuses.retain(|status| status.name != name);
+            statuses.push(ContainerStatus { name, state: Some(state), ..ContainerStatus::default() });
+        });
+    }
+
+    fn change_pod(&mut self, uid: &str, change: impl FnOnce(&mut Pod)) {
+        let name = self.lives[uid].name.clone();
+        if let Some(pod) = self.pods.get_mut(&name).filter(|pod| pod.metadata.uid.as_deref() == Some(uid)) {
+            change(pod);
+            self.publish();
+        }
+    }
+
+    fn terminated(&self, exit: i32, at: Instant) -> ContainerState {
+        let terminated = ContainerStateTerminated {
+            exit_code: exit,
+            reason: (exit == 137).then(|| "OOMKilled".to_owned()),
+            finished_at: Some(whole_seconds(at + self.operator.clock_skew)),
+            ..ContainerStateTerminated::default()
+        };
+        ContainerState { terminated: Some(terminated), ..ContainerState::default() }
+    }
+}
+
+fn blocked(container: usize, reason: &'static str, message: &'static str) -> Step {
+    Step::Blocked { container, reason, message }
+}

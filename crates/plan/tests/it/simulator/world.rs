@@ -1,0 +1,250 @@
+//! One job's world: a clock, an API server, a node, Buildkite, an operator, and what goes wrong in it.
+
+use std::collections::BTreeMap;
+
+use bk_api::BuildJob;
+use bk_plan::{decide::Rules, remote::Remote};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
+
+use super::{
+    buildkite::{Buildkite, Outcome},
+    kubelet::{Life, Step},
+    operator::Operator,
+    random::Random,
+};
+use crate::fixtures;
+
+/// Milliseconds since the world began.
+pub(crate) type Instant = i64;
+
+/// How long Buildkite waits for a sign of life from an agent.
+pub(crate) const HEARTBEAT_TIMEOUT: Instant = 240_000;
+
+pub(crate) enum Event {
+    /// Something happens to the pod with this id.
+    Pod(String, Step),
+    /// The operator looks at the job, if the alarm is still the one it set.
+    Wake(Option<u64>),
+    /// The operator performs its next action.
+    Act,
+    /// The operator asks Buildkite.
+    Ask(u32),
+    /// Buildkite's answer arrives, for the process that asked.
+    Answer(u32, Remote),
+    /// A new operator process takes over.
+    Restart,
+    /// Somebody cancels the job in Buildkite, or its time is up.
+    Stop(Outcome),
+    /// What people and clusters do to pods.
+    Fault(Fault),
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Fault {
+    Deleted,
+    Evicted,
+    /// The node is gone and the cluster has forgotten its pods.
+    NodeGone,
+    /// The node is gone, and its pods stay as they were, marked for deletion, for a long time.
+    NodeDark,
+    /// The cluster has forgotten a pod that lives on.
+    Forgotten,
+}
+
+pub(crate) struct World {
+    pub(crate) now: Instant,
+    queue: BTreeMap<(Instant, u64), Event>,
+    sequence: u64,
+    pub(crate) random: Random,
+    pub(crate) rules: Rules,
+    /// The API server's truth.
+    pub(crate) job: Option<BuildJob>,
+    pub(crate) pods: BTreeMap<String, Pod>,
+    pub(crate) writes: u32,
+    /// The node's truth, by pod id.
+    pub(crate) lives: BTreeMap<String, Life>,
+    /// None for standalone jobs.
+    pub(crate) buildkite: Option<Buildkite>,
+    pub(crate) operator: Operator,
+    /// How often the user's command was started.
+    pub(crate) starts: u32,
+    /// How the user's command ended.
+    pub(crate) exit: Option<i32>,
+    /// Whether something took the pod or the agent away from a job that had not ended.
+    pub(crate) disturbed: bool,
+    pub(crate) crashes: u32,
+    pub(crate) violation: Option<String>,
+    trace: Option<Vec<String>>,
+}
+
+impl World {
+    pub(crate) fn new(seed: u64, traced: bool) -> Self {
+        let mut random = Random::new(seed);
+        let standalone = random.chance(15);
+        let mut job = fixtures::job(if standalone { STANDALONE } else { BUILDKITE });
+        job.metadata.creation_timestamp = Some(Time(timestamp(0)));
+        job.metadata.resource_version = Some("1".to_owned());
+        if random.chance(50) {
+            let label = (bk_api::names::LABEL_SPAWNED_FROM.to_owned(), "default".to_owned());
+            job.metadata.labels = Some([label].into());
+        }
+        let outage = if random.chance(10) {
+            let begin = random.between(0, 30_000);
+            begin..begin + random.span(120_000)
+        } else {
+            0..0
+        };
+        let mut world = Self {
+            now: 0,
+            queue: BTreeMap::new(),
+            sequence: 0,
+            operator: Operator::new(&mut random),
+            random,
+            rules: fixtures::rules(),
+            job: Some(job),
+            pods: BTreeMap::new(),
+            writes: 0,
+            lives: BTreeMap::new(),
+            buildkite: (!standalone).then(|| Buildkite::new(outage)),
+            starts: 0,
+            exit: None,
+            disturbed: false,
+            crashes: 0,
+            violation: None,
+            trace: traced.then(Vec::new),
+        };
+        world.plan_faults();
+        world.publish();
+        world
+    }
+
+    fn plan_faults(&mut self) {
+        if self.random.chance(30) {
+            let at = self.random.span(90_000);
+            self.after(at, Event::Stop(Outcome::Canceled));
+        }
+        if self.random.chance(8) {
+            let at = self.random.span(90_000);
+            self.after(at, Event::Stop(Outcome::TimedOut));
+        }
+        let faults = if self.random.chance(50) { 0 } else { self.random.between(1, 4) };
+        for _ in 0..faults {
+            let fault = match self.random.between(0, 5) {
+                0 => Fault::Deleted,
+                1 => Fault::Evicted,
+                2 => Fault::NodeGone,
+                3 => Fault::NodeDark,
+                _ => Fault::Forgotten,
+            };
+            let at = self.random.span(60_000);
+            self.after(at, Event::Fault(fault));
+        }
+    }
+
+    /// Plans an event.
+    pub(crate) fn after(&mut self, delay: Instant, event: Event) {
+        self.sequence += 1;
+        self.queue.insert((self.now + delay, self.sequence), event);
+    }
+
+    /// Lets the next event happen; false when nothing will happen any more.
+    pub(crate) fn step(&mut self) -> bool {
+        let Some(((at, _), event)) = self.queue.pop_first() else {
+            return false;
+        };
+        self.now = at;
+        match event {
+            Event::Pod(uid, step) => self.live(&uid, step),
+            Event::Wake(alarm) => self.wake(alarm),
+            Event::Act => self.act(),
+            Event::Ask(process) => self.ask(process),
+            Event::Answer(process, word) => self.answer(process, word),
+            Event::Restart => self.restart(),
+            Event::Stop(outcome) => self.stop(outcome),
+            Event::Fault(fault) => self.fault(fault),
+        }
+        true
+    }
+
+    /// Whether all that the job brought into the world has left it.
+    pub(crate) fn is_clean(&self) -> bool {
+        self.job.is_none() && self.pods.is_empty()
+    }
+
+    fn stop(&mut self, outcome: Outcome) {
+        let Some(buildkite) = &mut self.buildkite else {
+            return;
+        };
+        let agent = buildkite.stop(outcome);
+        self.note(|world| {
+            format!("Buildkite: {outcome:?} → {:?}", world.buildkite.as_ref().map(|b| &b.state))
+        });
+        if let Some(agent) = agent {
+            let delay = self.random.between(10, 3_000);
+            self.after(delay, Event::Pod(agent, Step::StopNoticed));
+        }
+    }
+
+    /// Tells the operator's cache about the present, a little later.
+    pub(crate) fn publish(&mut self) {
+        let delay = self.operator.see(self.now, self.job.clone(), self.pods.clone(), &mut self.random);
+        self.after(delay, Event::Wake(None));
+    }
+
+    /// Buildkite will miss this agent's heartbeat.
+    pub(crate) fn lose_agent(&mut self, uid: &str) {
+        if self.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(uid)) {
+            self.after(HEARTBEAT_TIMEOUT, Event::Pod(uid.to_owned(), Step::HeartbeatMissed));
+        }
+    }
+
+    /// Whether operator and agents can talk to Buildkite; if not, for how long.
+    pub(crate) fn outage_left(&self) -> Option<Instant> {
+        let outage = &self.buildkite.as_ref()?.outage;
+        outage.contains(&self.now).then(|| outage.end - self.now)
+    }
+
+    pub(crate) fn violate(&mut self, text: impl Into<String>) {
+        let text = text.into();
+        self.note(|_| format!("VIOLATION {text}"));
+        self.violation.get_or_insert(text);
+    }
+
+    /// Writes a line of the trace, if anybody wants one.
+    pub(crate) fn note(&mut self, line: impl FnOnce(&Self) -> String) {
+        if self.trace.is_some() {
+            let line =
+                format!("{:>9.3}  {}", SignedDuration::from_millis(self.now).as_secs_f64(), line(self));
+            self.trace.get_or_insert_default().push(line);
+        }
+    }
+
+    pub(crate) fn trace(&self) -> String {
+        self.trace.as_ref().map(|lines| lines.join("\n")).unwrap_or_default()
+    }
+}
+
+/// The wall clock.
+pub(crate) fn timestamp(at: Instant) -> Timestamp {
+    Timestamp::from_second(1_800_000_000).expect("in range") + SignedDuration::from_millis(at)
+}
+
+/// The wall clock as Kubernetes writes it: whole seconds, rounded down.
+pub(crate) fn whole_seconds(at: Instant) -> Time {
+    Time(Timestamp::from_second(timestamp(at).as_second()).expect("in range"))
+}
+
+const BUILDKITE: &str = "
+spec:
+  buildkite: { jobUUID: 0198f0a0-0000-7000-8000-000000000001 }
+  command: make test
+  image: busybox
+";
+
+const STANDALONE: &str = "
+spec:
+  command: make test
+  source: { repo: https://example.com/repo.git }
+  image: busybox
+";
