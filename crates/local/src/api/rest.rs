@@ -1,7 +1,7 @@
 //! A part of the REST API v2, for scripts and for the command line.
 //!
-//! Beyond the hosted one: `events` and `job_state` in jobs, `PUT jobs/{id}/cancel` for a single job, `offset` for reading a
-//! log as it grows, and every job path also without pipeline and build.
+//! Beyond the hosted one: `events` and `job_state` in jobs, `PUT jobs/{id}/cancel` for a single job, `offset`
+//! for reading a log as it grows, and every job path also without pipeline and build.
 
 mod builds;
 mod jobs;

@@ -164,6 +164,21 @@ async fn the_page_shows_builds_and_logs_as_text() {
 }
 
 #[tokio::test]
+async fn the_page_needs_the_api_token_on_a_network() {
+    let rig = Rig::with(|config| {
+        config.listen.set_ip([0, 0, 0, 0].into());
+        config.agent_token = Some("agents".into());
+        config.api_token = Some("people".into());
+    })
+    .await;
+    let page = || rig.request(Method::GET, "/");
+    assert_eq!(rig.send(page()).await.status, 401);
+    assert_eq!(rig.send(page().basic_auth("me", Some("agents"))).await.status, 401);
+    assert_eq!(rig.send(page().basic_auth("me", Some("people"))).await.status, 200);
+    rig.v3(Method::GET, "token", REGISTRATION, None).await.refused(401);
+}
+
+#[tokio::test]
 async fn what_was_answered_is_there_after_a_restart() {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("state.db");
