@@ -170,7 +170,5 @@ async fn disconnect(
 }
 
 async fn artifacts() -> ApiError {
-    ApiError::not_found(
-        "this server does not store artifacts; give --upload-destination or $BUILDKITE_ARTIFACT_UPLOAD_DESTINATION",
-    )
+    ApiError::not_found("this server does not keep artifacts; remove artifact_paths and artifact commands")
 }
