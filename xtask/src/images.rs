@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Result;
 use clap::Subcommand;
 
+use binaries::Profile;
 pub(crate) use build::Built;
 pub(crate) use catalog::Image;
 
@@ -35,7 +36,7 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Write image archives that containerd, Docker and skopeo read.
+    /// Write image archives as they ship, which containerd, Docker and skopeo read.
     Build {
         #[command(flatten)]
         selection: Selection,
@@ -54,7 +55,7 @@ enum Command {
         #[arg(long, value_name = "NAME", default_value = cluster::DEFAULT_NAME)]
         cluster: String,
     },
-    /// Push images to a registry that your own cluster can pull from.
+    /// Push images as they ship to a registry that your own cluster can pull from.
     Push {
         #[command(flatten)]
         selection: Selection,
@@ -85,7 +86,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
     match args.command {
         Command::Build { selection, tag, out } => {
             let out = out.map_or_else(|| Ok(default_out()), std::path::absolute)?;
-            report(&build::build(selection.images(), &out, &tag)?);
+            report(&build::build(selection.images(), &out, &tag, Profile::Release)?);
         }
         Command::Load { selection, cluster } => {
             // Asked first: without a cluster there is no need to build anything.
@@ -95,16 +96,16 @@ pub(crate) fn run(args: Args) -> Result<()> {
             report(&images);
         }
         Command::Push { selection, tag, repo } => {
-            let images = build::build(selection.images(), &default_out(), &tag)?;
+            let images = build::build(selection.images(), &default_out(), &tag, Profile::Release)?;
             registry::push(&repo, &images)?.iter().for_each(|target| say(target));
         }
     }
     Ok(())
 }
 
-/// The images, built now if anything in them changed since the last time.
+/// The images with programs that were compiled quickly, built now if anything in them changed since the last time.
 pub(crate) fn ensure(images: &[Image]) -> Result<Vec<Built>> {
-    build::build(images, &default_out(), TAG)
+    build::build(images, &default_out(), TAG, Profile::Dev)
 }
 
 /// Brings images into the containerd behind a socket, if it does not have them yet. Returns those that it had not.

@@ -13,13 +13,31 @@ use crate::{deps, process, progress, workspace};
 /// Where Debian's `busybox-static` installs it.
 const BUSYBOX: &str = "/bin/busybox";
 
+/// How programs are compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Profile {
+    /// Quickly, as the tests are: the demo and the tests are not kept waiting.
+    Dev,
+    /// As they ship.
+    Release,
+}
+
+impl Profile {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Dev => "dev",
+            Self::Release => "release",
+        }
+    }
+}
+
 /// Builds what is missing or out of date.
-pub(crate) fn build(wanted: &BTreeSet<Binary>) -> Result<Binaries> {
+pub(crate) fn build(wanted: &BTreeSet<Binary>, profile: Profile) -> Result<Binaries> {
     let mut found = Binaries::new();
     let ours = [Binary::Operator, Binary::Controller, Binary::Local];
     if ours.iter().any(|binary| wanted.contains(binary)) {
         // Always the same packages together: another set would unify features differently and recompile half of them.
-        let built = cargo("images", &["buildkite-operator", "buildkite-local"])?;
+        let built = cargo(profile.name(), &["buildkite-operator", "buildkite-local"])?;
         for binary in ours {
             found.insert(binary, program(&built, binary)?);
         }
@@ -42,9 +60,9 @@ pub(crate) fn shim() -> Result<PathBuf> {
     program(&cargo("shim", &["buildkite-shim"])?, Binary::Shim)
 }
 
-/// The operator as images hold it.
+/// The operator, built as for a demo.
 pub(crate) fn operator() -> Result<PathBuf> {
-    let mut found = build(&BTreeSet::from([Binary::Operator]))?;
+    let mut found = build(&BTreeSet::from([Binary::Operator]), Profile::Dev)?;
     found.remove(&Binary::Operator).context("the operator was built")
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::archive::{self, Digest, Entry, ImageConfig, Layer, LayerSource, Node};
-use super::binaries;
+use super::binaries::{self, Profile};
 use super::catalog::{Binary, Image};
 use crate::{cache, progress};
 
@@ -32,9 +32,9 @@ struct Record {
 }
 
 /// Brings the images in a directory up to date.
-pub(crate) fn build(images: &[Image], out: &Path, tag: &str) -> Result<Vec<Built>> {
+pub(crate) fn build(images: &[Image], out: &Path, tag: &str, profile: Profile) -> Result<Vec<Built>> {
     let wanted: BTreeSet<Binary> = images.iter().flat_map(|image| image.binaries()).copied().collect();
-    let binaries = binaries::build(&wanted)?;
+    let binaries = binaries::build(&wanted, profile)?;
     let applets = binaries.get(&Binary::Busybox).map(|busybox| binaries::applets(busybox)).transpose()?;
     let cache = cache::root()?;
     images
