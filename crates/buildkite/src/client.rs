@@ -26,31 +26,32 @@ const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 ///
 /// Calls that are repeated by their caller's own loop (list, reserve, notify) are tried once; the others are
 /// retried a few times, honouring `Retry-After`.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct StacksClient {
     http: reqwest::Client,
     endpoint: String,
-    token: SecretString,
+    /// Marked as sensitive, so that it is never printed.
+    authorization: header::HeaderValue,
 }
 
 impl StacksClient {
     /// A client for the API at `endpoint`, e.g. [`DEFAULT_ENDPOINT`].
+    #[allow(clippy::needless_pass_by_value, reason = "the caller has no use for the token any more")]
     pub fn new(endpoint: &str, token: SecretString, user_agent: &str) -> Result<Self, Error> {
         let endpoint = endpoint.trim_end_matches('/').to_owned();
-        if reqwest::Url::parse(&endpoint).is_err() {
+        // `localhost:8080` is a URL as well, of the scheme `localhost`.
+        if !reqwest::Url::parse(&endpoint).is_ok_and(|url| matches!(url.scheme(), "http" | "https")) {
             return Err(Error::Configuration(format!(
-                "the Buildkite endpoint `{endpoint}` is not a URL; expected something like {DEFAULT_ENDPOINT}"
+                "the Buildkite endpoint `{endpoint}` is not an HTTP URL; expected something like {DEFAULT_ENDPOINT}"
             )));
         }
-        if token.expose_secret().trim().is_empty() {
-            return Err(Error::Configuration("the Buildkite agent token is empty".to_owned()));
-        }
+        let authorization = authorization(token.expose_secret().trim()).map_err(Error::Configuration)?;
         let http = bk_ops::http::client(user_agent, REQUEST_TIMEOUT).map_err(|source| Error::Transport {
             attempt: "prepare the HTTP client",
             endpoint: endpoint.clone(),
             source,
         })?;
-        Ok(Self { http, endpoint, token })
+        Ok(Self { http, endpoint, authorization })
     }
 
     /// The API's base address.
@@ -127,13 +128,9 @@ impl StacksClient {
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let authorization = format!("Token {}", self.token.expose_secret().trim());
-        let mut value = header::HeaderValue::try_from(authorization)
-            .unwrap_or_else(|_| header::HeaderValue::from_static("Token unprintable"));
-        value.set_sensitive(true);
         self.http
             .request(method, format!("{}/{path}", self.endpoint))
-            .header(header::AUTHORIZATION, value)
+            .header(header::AUTHORIZATION, self.authorization.clone())
             .header(header::ACCEPT, "application/json")
     }
 
@@ -166,6 +163,17 @@ impl StacksClient {
         // The address is in the message already, and once is enough.
         Error::Transport { attempt, endpoint: self.endpoint.clone(), source: source.without_url() }
     }
+}
+
+/// The header that carries the token, or what is wrong with the token.
+fn authorization(token: &str) -> Result<header::HeaderValue, String> {
+    if token.is_empty() {
+        return Err("the Buildkite agent token is empty".to_owned());
+    }
+    let mut value = header::HeaderValue::try_from(format!("Token {token}"))
+        .map_err(|_| "the Buildkite agent token has characters that no token has; is it cut or encoded?")?;
+    value.set_sensitive(true);
+    Ok(value)
 }
 
 /// Repeats a call while its failure is temporary, waiting as long as the service asks.

@@ -1,0 +1,95 @@
+//! Which calls are repeated, and when.
+
+use std::time::{Duration, Instant};
+
+use bk_buildkite::stacks::{FinishJob, ListScheduledJobs, ReserveJobs};
+use rstest::rstest;
+use uuid::Uuid;
+use wiremock::ResponseTemplate;
+
+use super::{answering, client, identity, requests};
+
+/// Longer than the client's own first pause, jitter included.
+const ASKED: Duration = Duration::from_millis(700);
+
+#[rstest]
+#[case::retry_after("retry-after", 429)]
+#[case::retry_after_of_a_failure("retry-after", 503)]
+#[case::end_of_the_rate_limits_window("ratelimit-reset", 429)]
+#[tokio::test]
+async fn the_service_says_when_to_try_again(#[case] header: &str, #[case] status: u16) {
+    let wait = ASKED.as_secs_f64().to_string();
+    let busy = ResponseTemplate::new(status).insert_header(header, wait.as_str());
+    let server = answering([busy, identity()]).await;
+    let begin = Instant::now();
+    let identity = client(&server).token_identity().await.unwrap();
+    assert_eq!(identity.organization_slug, "acme");
+    assert_eq!(requests(&server).await, 2);
+    assert!(begin.elapsed() >= ASKED, "{:?}", begin.elapsed());
+}
+
+#[tokio::test]
+async fn retry_after_outranks_the_rate_limits_window() {
+    let busy =
+        ResponseTemplate::new(429).insert_header("retry-after", "3").insert_header("ratelimit-reset", "9");
+    let server = answering([busy]).await;
+    let query = ListScheduledJobs { queue_key: "q".to_owned(), limit: None, after: None };
+    let error = client(&server).scheduled_jobs("s", &query).await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(3)));
+}
+
+#[rstest]
+#[case::a_date("Sun, 15 Nov 2026 21:00:00 GMT")]
+#[case::nonsense("soon")]
+#[case::negative("-1")]
+#[case::endless("inf")]
+#[tokio::test]
+async fn a_wait_that_is_not_understood_is_ignored(#[case] wait: &str) {
+    let server = answering([ResponseTemplate::new(429).insert_header("retry-after", wait), identity()]).await;
+    client(&server).token_identity().await.unwrap();
+    assert_eq!(requests(&server).await, 2);
+}
+
+#[tokio::test]
+async fn a_failure_of_the_service_is_tried_again_after_a_pause() {
+    let server = answering([ResponseTemplate::new(502), identity()]).await;
+    let begin = Instant::now();
+    client(&server).token_identity().await.unwrap();
+    assert_eq!(requests(&server).await, 2);
+    assert!(begin.elapsed() >= Duration::from_millis(200), "{:?}", begin.elapsed());
+}
+
+#[rstest]
+#[case(400, false)]
+#[case(401, false)]
+#[case(403, false)]
+#[case(404, true)]
+#[case(409, false)]
+#[case(422, true)]
+#[tokio::test]
+async fn a_refusal_is_final(#[case] status: u16, #[case] settled: bool) {
+    let server = answering([ResponseTemplate::new(status)]).await;
+    let finish = FinishJob { exit_status: -1, detail: "no image".to_owned() };
+    let error = client(&server).finish("s", Uuid::nil(), &finish).await.unwrap_err();
+    assert_eq!(error.status().map(|status| status.as_u16()), Some(status));
+    assert_eq!((error.is_retryable(), error.is_settled()), (false, settled));
+    assert_eq!(requests(&server).await, 1);
+}
+
+/// Their callers have loops of their own, and something better to do with the time.
+#[tokio::test]
+async fn calls_that_are_made_in_loops_are_tried_once() {
+    let server = answering([ResponseTemplate::new(503)]).await;
+    let client = client(&server);
+    let query = ListScheduledJobs { queue_key: "q".to_owned(), limit: None, after: None };
+    let reserve = ReserveJobs { job_uuids: vec![Uuid::nil()], reservation_expiry_seconds: None };
+    let errors = [
+        client.scheduled_jobs("s", &query).await.unwrap_err(),
+        client.reserve("s", &reserve).await.unwrap_err(),
+        client.job_states("s", &[Uuid::nil()]).await.unwrap_err(),
+        client.notify("s", Vec::new()).await.unwrap_err(),
+        client.deregister("s").await.unwrap_err(),
+    ];
+    assert!(errors.iter().all(bk_buildkite::Error::is_retryable), "{errors:?}");
+    assert_eq!(requests(&server).await, errors.len());
+}
