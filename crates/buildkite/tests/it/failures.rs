@@ -8,7 +8,7 @@ use super::{TOKEN, answering, client, in_full};
 
 async fn list(client: &StacksClient) -> Error {
     let query = ListScheduledJobs { queue_key: "q".to_owned(), limit: None, after: None };
-    client.scheduled_jobs("s", &query).await.unwrap_err()
+    client.scheduled_jobs("s", &query).await.expect_err("every server here fails")
 }
 
 #[rstest]

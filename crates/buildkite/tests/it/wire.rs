@@ -11,7 +11,8 @@ const JOB: Uuid = Uuid::from_u128(0x0198_f0a0_0000_7000_8000_0000_0000_0001);
 
 /// Method, path with query, and body of the last request.
 async fn last(server: &MockServer) -> (String, String, Value) {
-    let request = server.received_requests().await.unwrap().pop().expect("a request was made");
+    let requests = server.received_requests().await.expect("requests are recorded");
+    let request = requests.last().expect("a request was made");
     let query = request.url.query().map(|query| format!("?{query}")).unwrap_or_default();
     let path = format!("{}{query}", request.url.path());
     (request.method.to_string(), path, serde_json::from_slice(&request.body).unwrap_or_default())
