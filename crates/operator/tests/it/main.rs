@@ -3,8 +3,10 @@
 //! - [`help`]: what they say about themselves
 //! - [`failures`]: one line that says what is wrong, and a non-zero exit
 //! - [`crds`]: the custom resource definitions
+//! - [`documents`]: what the documents say about all of this
 
 mod crds;
+mod documents;
 mod failures;
 mod help;
 
