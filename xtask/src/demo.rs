@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let images = images::ensure(&Image::ALL)?;
             images::load(&cluster.containerd_socket, &images)?;
             on_local(&cluster, &images)?;
-            progress::note("  Clean up      make clean-demo");
+            progress::note("  Clean up       make clean-demo");
         }
         (None, true) => clean_local()?,
         (Some(repo), false) => {
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             let demo = Demo { kubectl: Kubectl::new(args.kubeconfig.clone())? };
             demo.run(&Overlay::pushed(&images, &references)?)?;
             progress::note(
-                "  Page          kubectl -n buildkite port-forward service/buildkite-local 8384, then http://127.0.0.1:8384",
+                "  The page       target/demo/kubectl port-forward service/buildkite-local 8384, then http://127.0.0.1:8384",
             );
         }
         (Some(_), true) => Demo { kubectl: Kubectl::new(args.kubeconfig.clone())? }.remove()?,
@@ -61,7 +61,8 @@ pub(crate) fn on_local(cluster: &cluster::Running, images: &[Built]) -> Result<(
     demo.run(&Overlay::loaded(images)?)?;
     let service = ["get", "service", "buildkite-local", "--output=jsonpath={.spec.clusterIP}"];
     let address = demo.kubectl.output(&service)?;
-    progress::note(&format!("  Page          http://{address}:8384"));
+    progress::note(&format!("  The page       http://{address}:8384, any name, with this password:"));
+    progress::note(&format!("                 {} {PASSWORD}", overlay::KUBECTL));
     Ok(())
 }
 
@@ -97,11 +98,12 @@ impl Demo {
             ];
             self.kubectl.output(&gone)
         })?;
-        let kubectl = self.kubectl.line();
+        overlay::write_kubectl(&self.kubectl.line())?;
+        let kubectl = overlay::KUBECTL;
         progress::note("\nThe build passed, and no job pod is left. Where to look:");
-        progress::note(&format!("  Jobs          {kubectl} get buildjobs"));
-        progress::note(&format!("  Operator      {kubectl} logs deployment/buildkite-operator"));
-        progress::note(&format!("  Another build {kubectl} {}", BUILD.join(" ")));
+        progress::note(&format!("  Another build  {kubectl} {}", BUILD.join(" ")));
+        progress::note(&format!("  Jobs as seen   {kubectl} get buildjobs,pods --watch"));
+        progress::note(&format!("  The operator   {kubectl} logs deployment/buildkite-operator"));
         Ok(())
     }
 
@@ -149,6 +151,10 @@ impl Demo {
         overlay::remove()
     }
 }
+
+/// How kubectl shows what opens the page.
+const PASSWORD: &str =
+    r#"get secret buildkite-local --template='{{index .data "api-token" | base64decode}}'"#;
 
 /// Starts a build inside the cluster, where everything is reachable, and follows it.
 const BUILD: [&str; 9] = [

@@ -22,13 +22,13 @@ use kube::{
         WatchStreamExt,
         controller::Config,
         events::{Recorder, Reporter},
-        reflector::{self, Store, store::Writer},
-        watcher,
+        reflector, watcher,
     },
 };
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    cache::{Cache, Feed, cache},
     settings::Settings,
     states::{RemoteChanges, RemoteStates},
 };
@@ -42,9 +42,9 @@ const MAX_ATTEMPTS: u32 = 3;
 /// The controller, ready to run.
 pub struct Controller {
     context: Arc<Context>,
-    jobs: Store<BuildJob>,
-    job_writer: Writer<BuildJob>,
-    pod_writer: Writer<Pod>,
+    jobs: Cache<BuildJob>,
+    job_feed: Feed<BuildJob>,
+    pod_feed: Feed<Pod>,
 }
 
 /// What every round of work needs.
@@ -54,7 +54,7 @@ struct Context {
     buildkite: StacksClient,
     stack_key: String,
     rules: Rules,
-    pods: Store<Pod>,
+    pods: Cache<Pod>,
     remote: Arc<RemoteStates>,
     recorder: Recorder,
     failures: reconcile::Failures,
@@ -68,8 +68,8 @@ impl Controller {
         shim_config_map: String,
         remote: Arc<RemoteStates>,
     ) -> Self {
-        let (jobs, job_writer) = reflector::store();
-        let (pods, pod_writer) = reflector::store();
+        let (jobs, job_feed) = cache();
+        let (pods, pod_feed) = cache();
         let reporter = Reporter { controller: names::FIELD_MANAGER.to_owned(), instance: None };
         let context = Context {
             recorder: Recorder::new(client.clone(), reporter),
@@ -82,32 +82,28 @@ impl Controller {
             remote,
             failures: reconcile::Failures::default(),
         };
-        Self { context: Arc::new(context), jobs, job_writer, pod_writer }
+        Self { context: Arc::new(context), jobs, job_feed, pod_feed }
     }
 
     /// The BuildJobs as the controller sees them.
-    pub fn jobs(&self) -> Store<BuildJob> {
+    pub fn jobs(&self) -> Cache<BuildJob> {
         self.jobs.clone()
     }
 
     /// Works until `shutdown`, then finishes what it is doing.
     pub async fn run(self, remote_changes: RemoteChanges, shutdown: CancellationToken) {
-        let Self { context, jobs, job_writer, pod_writer } = self;
+        let Self { context, jobs, job_feed, pod_feed } = self;
         let job_api = Api::<BuildJob>::namespaced(context.client.clone(), &context.namespace);
         let pod_api = Api::<Pod>::namespaced(context.client.clone(), &context.namespace);
-        let job_stream = watcher(job_api, watcher::Config::default())
+        let job_watch = watcher(job_api, watcher::Config::default())
             .default_backoff()
-            .modify(|job| job.managed_fields_mut().clear())
-            .reflect(job_writer)
-            .applied_objects();
-        let pod_stream = watcher(pod_api, watcher::Config::default().labels(names::LABEL_BUILD_JOB))
+            .modify(|job| job.managed_fields_mut().clear());
+        let pod_watch = watcher(pod_api, watcher::Config::default().labels(names::LABEL_BUILD_JOB))
             .default_backoff()
-            .modify(|pod| pod.managed_fields_mut().clear())
-            .reflect(pod_writer)
-            .touched_objects();
-        kube::runtime::Controller::for_stream(job_stream, jobs)
+            .modify(|pod| pod.managed_fields_mut().clear());
+        kube::runtime::Controller::for_stream(job_feed.fill(job_watch).applied_objects(), jobs.store())
             .with_config(Config::default().concurrency(CONCURRENCY))
-            .owns_stream(pod_stream)
+            .owns_stream(pod_feed.fill(pod_watch).touched_objects())
             .reconcile_on(into_stream(remote_changes))
             .graceful_shutdown_on(shutdown.cancelled_owned())
             .run(reconcile::reconcile, reconcile::error_policy, context)

@@ -6,10 +6,12 @@
 //! - [`settings`]: flags, ConfigMap and Secret → everything the operator needs to know
 //! - [`spawner`]: Buildkite's queue → BuildJobs
 //! - [`controller`]: BuildJobs → pods → verdicts
+//! - [`cache`]: objects as the API server last told us of them
 //! - [`states`]: Buildkite's word on the jobs that wait for it
 //! - [`shim`]: the shim's ConfigMap
 //! - [`error`]: what can go wrong
 
+pub mod cache;
 pub mod cli;
 pub mod controller;
 pub mod error;

@@ -21,10 +21,10 @@ use bk_buildkite::{
     stacks::{ListScheduledJobs, ScheduledJob},
 };
 use bk_plan::intake::{self, Candidate, Offer};
-use kube::{Client, runtime::reflector::Store};
+use kube::Client;
 use tokio_util::sync::CancellationToken;
 
-use crate::{error::Error, settings::Settings};
+use crate::{cache::Cache, error::Error, settings::Settings};
 
 /// Time between two listings while jobs come in.
 const BUSY: Duration = Duration::from_millis(200);
@@ -49,7 +49,7 @@ pub struct Spawner {
     stack_key: String,
     max_in_flight: usize,
     reservation_seconds: u32,
-    jobs: Store<BuildJob>,
+    jobs: Cache<BuildJob>,
     /// BuildJobs that this process has created and the cache may not show yet, by job UUID. Without them the
     /// slots they fill would look free.
     created: BTreeMap<String, Instant>,
@@ -68,7 +68,7 @@ enum Round {
 
 impl Spawner {
     /// A spawner for the settings' queue that counts the BuildJobs in `jobs`.
-    pub fn new(client: Client, settings: &Settings, jobs: Store<BuildJob>) -> Self {
+    pub fn new(client: Client, settings: &Settings, jobs: Cache<BuildJob>) -> Self {
         let config = &settings.config.spawner;
         Self {
             client,
@@ -99,7 +99,7 @@ impl Spawner {
     /// Rounds without end; returns what makes another one pointless.
     async fn work(&mut self) -> Error {
         // Free slots are counted in the cache, so nothing is taken before it is complete.
-        let _ending = self.jobs.wait_until_ready().await;
+        self.jobs.complete().await;
         let mut registered = None;
         let mut pause = BUSY;
         loop {
@@ -165,14 +165,14 @@ impl Spawner {
     /// The Buildkite jobs that have a BuildJob, ended or not.
     fn here(&mut self) -> BTreeSet<String> {
         let visible: BTreeSet<String> =
-            self.jobs.state().iter().filter_map(|job| job.job_uuid().map(str::to_owned)).collect();
+            self.jobs.all().iter().filter_map(|job| job.job_uuid().map(str::to_owned)).collect();
         self.created.retain(|uuid, since| !visible.contains(uuid) && since.elapsed() < VISIBILITY);
         visible.into_iter().chain(self.created.keys().cloned()).collect()
     }
 
     /// The BuildJobs that are under way, whoever made them.
     fn in_flight(&self) -> usize {
-        self.jobs.state().iter().filter(|job| !job.is_terminal()).count() + self.created.len()
+        self.jobs.all().iter().filter(|job| !job.is_terminal()).count() + self.created.len()
     }
 }
 

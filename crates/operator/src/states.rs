@@ -14,9 +14,11 @@ use bk_api::BuildJob;
 use bk_buildkite::{StacksClient, stacks::BATCH_MAX};
 use bk_plan::remote::{Remote, RemoteState};
 use jiff::Timestamp;
-use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::reflector::ObjectRef;
 use tokio::sync::{Notify, mpsc};
 use uuid::Uuid;
+
+use crate::cache::Cache;
 
 /// Time between two questions while somebody waits. The service allows twenty a second.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -67,7 +69,7 @@ impl RemoteStates {
     }
 
     /// Asks Buildkite for as long as the process lives.
-    pub async fn poll(self: Arc<Self>, buildkite: StacksClient, stack_key: &str, jobs: Store<BuildJob>) {
+    pub async fn poll(self: Arc<Self>, buildkite: StacksClient, stack_key: &str, jobs: Cache<BuildJob>) {
         let mut pause = INTERVAL;
         loop {
             let wanted = self.still_wanted(&jobs);
@@ -105,7 +107,7 @@ impl RemoteStates {
 
     /// The jobs to ask for. A BuildJob that was deleted by hand never says that it wants no more, so what is
     /// not in the store is dropped.
-    fn still_wanted(&self, jobs: &Store<BuildJob>) -> Vec<Uuid> {
+    fn still_wanted(&self, jobs: &Cache<BuildJob>) -> Vec<Uuid> {
         let mut entries = self.lock();
         entries.retain(|_, entry| jobs.get(&entry.object).is_some());
         entries.iter().filter(|(_, entry)| entry.wanted).map(|(job, _)| *job).collect()

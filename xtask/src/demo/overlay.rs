@@ -1,6 +1,7 @@
 //! The demo's manifests with the images that were just built.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -8,6 +9,9 @@ use serde_json::{Value, json};
 
 use crate::images::{Built, Image};
 use crate::workspace;
+
+/// A kubectl for the demo's cluster and namespace, below the root of the source tree.
+pub(super) const KUBECTL: &str = "target/demo/kubectl";
 
 /// A directory for `kubectl apply --kustomize`.
 pub(super) struct Overlay(PathBuf);
@@ -66,6 +70,14 @@ impl Overlay {
     pub(super) fn directory(&self) -> &Path {
         &self.0
     }
+}
+
+/// A short way to type a long kubectl command line.
+pub(super) fn write_kubectl(line: &str) -> Result<()> {
+    let script = workspace().join(KUBECTL);
+    write(&script, &format!("#!/bin/sh\nexec {line} \"$@\"\n"))?;
+    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))
+        .with_context(|| format!("making {} executable", script.display()))
 }
 
 /// Removes what the demo wrote into the build directory.

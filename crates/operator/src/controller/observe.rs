@@ -45,8 +45,7 @@ pub(super) fn uuid(job: &BuildJob) -> Option<Uuid> {
 /// The pod of the current attempt. If the status names one that is not in the cache, the API server is
 /// asked: a cache may lag, and much follows from a pod's absence.
 async fn pod(context: &Context, job: &BuildJob) -> Result<Option<Pod>, Error> {
-    // The writer lives as long as the controller, so this only fails while the process ends.
-    let _ending = context.pods.wait_until_ready().await;
+    context.pods.complete().await;
     let status = job.status_or_default();
     let name = status.pod_name.clone().unwrap_or_else(|| names::pod(&job.name_any(), status.attempt));
     let cached = context.pods.get(&ObjectRef::new(&name).within(&context.namespace));
