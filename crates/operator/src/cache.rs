@@ -100,7 +100,7 @@ where
 #[cfg(test)]
 mod tests {
     use futures::{StreamExt, stream};
-    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
     use super::*;
 
@@ -113,8 +113,11 @@ mod tests {
                 tokio::spawn(async move { cache.complete().await })
             })
             .collect();
-        let events =
-            [watcher::Event::Init, watcher::Event::InitApply(ConfigMap::default()), watcher::Event::InitDone];
+        let object = ConfigMap {
+            metadata: ObjectMeta { name: Some("one".to_owned()), ..ObjectMeta::default() },
+            ..ConfigMap::default()
+        };
+        let events = [watcher::Event::Init, watcher::Event::InitApply(object), watcher::Event::InitDone];
         let filled: Vec<_> = feed.fill(stream::iter(events.map(Ok))).collect().await;
         assert_eq!(filled.len(), 3);
         for waiter in waiters {
