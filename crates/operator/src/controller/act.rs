@@ -13,11 +13,18 @@ use kube::{
 use super::{Context, observe};
 use crate::error::Error;
 
+/// Whether all steps were taken.
+pub(super) enum Outcome {
+    Done,
+    /// What the decision was based on has changed meanwhile: look again.
+    Overtaken,
+}
+
 /// Whether the steps that follow still make sense.
 enum Progress {
     Continue,
-    /// Buildkite has settled the job without us: look again before anything else.
-    Settled,
+    /// Somebody was quicker: another writer of the status, or Buildkite.
+    Overtaken,
     /// The API server refuses the pod for good.
     Refused(String),
 }
@@ -27,32 +34,70 @@ pub(super) async fn perform(
     context: &Context,
     seen: &Observed<'_>,
     decision: &Decision,
-) -> Result<(), Error> {
+) -> Result<Outcome, Error> {
+    let mut round = Round { context, job: seen.job, version: seen.job.resource_version() };
     for action in &decision.actions {
-        match step(context, seen.job, action).await? {
+        match round.step(action).await? {
             Progress::Continue => {}
-            Progress::Settled => return Ok(()),
+            Progress::Overtaken => return Ok(Outcome::Overtaken),
             Progress::Refused(message) => {
-                for action in decide::refused(seen, &context.rules, &message).actions {
-                    step(context, seen.job, &action).await?;
-                }
-                return Ok(());
+                let instead = decide::refused(seen, &context.rules, &message);
+                return Box::pin(perform(context, seen, &instead)).await;
             }
         }
     }
-    Ok(())
+    Ok(Outcome::Done)
 }
 
-async fn step(context: &Context, job: &BuildJob, action: &Action) -> Result<Progress, Error> {
-    match action {
-        Action::CreatePod(pod) => return create_pod(context, job, pod).await,
-        Action::DeletePod { name, uid } => delete_pod(context, name, uid).await?,
-        Action::WriteStatus(status) => write_status(context, job, status).await?,
-        Action::FinishRemote(verdict) => return finish_remote(context, job, verdict).await,
-        Action::Notify(verdict) => notify(context, job, verdict).await,
-        Action::DeleteJob => delete_job(context, job).await?,
+/// A round of steps on one BuildJob.
+struct Round<'a> {
+    context: &'a Context,
+    job: &'a BuildJob,
+    /// The version of the BuildJob that the next write is based on.
+    version: Option<String>,
+}
+
+impl Round<'_> {
+    async fn step(&mut self, action: &Action) -> Result<Progress, Error> {
+        let Self { context, job, .. } = *self;
+        match action {
+            Action::CreatePod(pod) => return create_pod(context, job, pod).await,
+            Action::DeletePod { name, uid } => delete_pod(context, name, uid).await?,
+            Action::WriteStatus(status) => return self.write_status(status).await,
+            Action::FinishRemote(verdict) => return finish_remote(context, job, verdict).await,
+            Action::Notify(verdict) => notify(context, job, verdict).await,
+            Action::DeleteJob => delete_job(context, job).await?,
+        }
+        Ok(Progress::Continue)
     }
-    Ok(Progress::Continue)
+
+    /// Writes the status unless the BuildJob has changed since it was looked at: a decision on an old view
+    /// must not undo a newer one.
+    async fn write_status(&mut self, status: &BuildJobStatus) -> Result<Progress, Error> {
+        let Self { context, job, .. } = *self;
+        let name = job.name_any();
+        let api = Api::<BuildJob>::namespaced(context.client.clone(), &context.namespace);
+        let patch = serde_json::json!({
+            "apiVersion": BuildJob::api_version(&()),
+            "kind": BuildJob::kind(&()),
+            "metadata": { "name": name, "uid": job.metadata.uid, "resourceVersion": self.version },
+            "status": status,
+        });
+        let params = PatchParams::apply(names::FIELD_MANAGER).force();
+        match api.patch_status(&name, &params, &Patch::Apply(&patch)).await {
+            Ok(written) => self.version = written.resource_version(),
+            // Changed or deleted meanwhile.
+            Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => {
+                return Ok(Progress::Overtaken);
+            }
+            Err(error) => {
+                let attempt = format!("write the status of BuildJob {}/{name}", context.namespace);
+                return Err(Error::kubernetes(attempt)(error));
+            }
+        }
+        report(context, job, status).await;
+        Ok(Progress::Continue)
+    }
 }
 
 async fn create_pod(context: &Context, job: &BuildJob, pod: &Pod) -> Result<Progress, Error> {
@@ -126,31 +171,6 @@ fn only(uid: &str) -> DeleteParams {
     }
 }
 
-async fn write_status(context: &Context, job: &BuildJob, status: &BuildJobStatus) -> Result<(), Error> {
-    let name = job.name_any();
-    let api = Api::<BuildJob>::namespaced(context.client.clone(), &context.namespace);
-    let patch = serde_json::json!({
-        "apiVersion": BuildJob::api_version(&()),
-        "kind": BuildJob::kind(&()),
-        "metadata": { "name": name, "uid": job.metadata.uid },
-        "status": status,
-    });
-    let params = PatchParams::apply(names::FIELD_MANAGER).force();
-    match api.patch_status(&name, &params, &Patch::Apply(&patch)).await {
-        Ok(_) => {}
-        // Somebody deleted it meanwhile, and maybe made another: its status is nobody's business.
-        Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => return Ok(()),
-        Err(error) => {
-            return Err(Error::kubernetes(format!(
-                "write the status of BuildJob {}/{name}",
-                context.namespace
-            ))(error));
-        }
-    }
-    report(context, job, status).await;
-    Ok(())
-}
-
 /// Tells the log, and `kubectl describe` if something went wrong, how the job stands.
 async fn report(context: &Context, job: &BuildJob, status: &BuildJobStatus) {
     let phase = status.phase;
@@ -195,7 +215,7 @@ async fn finish_remote(context: &Context, job: &BuildJob, verdict: &Verdict) -> 
         Ok(()) => Ok(Progress::Continue),
         Err(error) if error.is_settled() => {
             tracing::debug!(error = %bk_ops::report::one_line(&error), "Buildkite has settled the job already");
-            Ok(Progress::Settled)
+            Ok(Progress::Overtaken)
         }
         Err(error) => Err(error.into()),
     }

@@ -15,8 +15,15 @@ use kube::{
 };
 use tracing::Instrument;
 
-use super::{Context, act, observe};
+use super::{
+    Context,
+    act::{self, Outcome},
+    observe,
+};
 use crate::error::Error;
+
+/// How soon to look again when the view that a decision was based on turned out to be old.
+const SOON: Duration = Duration::from_millis(200);
 
 /// Observe, decide, act.
 pub(super) async fn reconcile(job: Arc<BuildJob>, context: Arc<Context>) -> Result<Action, Error> {
@@ -44,7 +51,9 @@ async fn round(job: &BuildJob, context: &Context) -> Result<Action, Error> {
     };
     let decision = decide(&seen, &context.rules);
     listen(context, job, &decision);
-    act::perform(context, &seen, &decision).await?;
+    if let Outcome::Overtaken = act::perform(context, &seen, &decision).await? {
+        return Ok(Action::requeue(SOON));
+    }
     Ok(match decision.look_again {
         Some(delay) => Action::requeue(Duration::try_from(delay).unwrap_or_default()),
         None => Action::await_change(),
