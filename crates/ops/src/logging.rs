@@ -33,7 +33,14 @@ pub struct LogArgs {
     pub log_level: String,
 }
 
+/// Checks a filter. The filter's own parser takes any bare word for the name of a module, so that a misspelt
+/// level would silence everything.
 fn parse_filter(text: &str) -> Result<String, String> {
+    const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+    let is_level = |word: &str| LEVELS.contains(&word.to_ascii_lowercase().as_str());
+    if let Some(word) = text.split(',').map(str::trim).find(|part| !part.contains('=') && !is_level(part)) {
+        return Err(format!("`{word}` is not one of {}, nor a filter such as kube=debug", LEVELS.join(", ")));
+    }
     match EnvFilter::builder().parse(text) {
         Ok(_) => Ok(text.to_owned()),
         Err(error) => Err(error.to_string()),
@@ -68,5 +75,20 @@ pub fn init(args: &LogArgs) {
     };
     if installed.is_err() {
         tracing::debug!("a log subscriber is installed already");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse_filter;
+
+    #[test]
+    fn levels_and_filters_pass_and_typos_do_not() {
+        for good in ["info", "WARN", "info,kube=debug", "warn,buildkite_operator::spawner=trace"] {
+            assert_eq!(parse_filter(good).as_deref(), Ok(good));
+        }
+        for bad in ["loud", "info,kube=loud", "debug,kube"] {
+            assert!(parse_filter(bad).is_err(), "{bad}");
+        }
     }
 }
