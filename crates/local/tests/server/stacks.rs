@@ -191,7 +191,7 @@ async fn every_answer_tells_its_rate_limit() {
 async fn our_own_client_finds_takes_and_ends_jobs() {
     let rig = Rig::start().await;
     rig.build("steps: [{label: one, command: make}, {label: two, command: x}]").await;
-    let client = StacksClient::new(&format!("{}/v3", rig.root), &REGISTRATION.into(), "test").unwrap();
+    let client = StacksClient::new(&format!("{}/v3", rig.root), REGISTRATION.into(), "test").unwrap();
     assert_eq!(client.token_identity().await.unwrap().organization_slug, "local");
     let stack = wire::RegisterStack {
         key: "mine".into(),
