@@ -46,7 +46,8 @@ impl Operator {
 
     /// Asks it to stop with SIGTERM and waits for its exit.
     pub async fn stop(&mut self) -> Result<ExitStatus> {
-        Command::new("kill").arg(self.child.id().to_string()).status()?;
+        // The shell's own `kill`: the program of that name is not installed everywhere.
+        Command::new("sh").args(["-c", &format!("kill {}", self.child.id())]).status()?;
         self.exit().await
     }
 

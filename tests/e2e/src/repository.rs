@@ -47,8 +47,10 @@ impl Repository {
         git(directory.path(), &["clone", "--quiet", "--bare", "work", "srv/repo.git"])?;
 
         let port = free_port(host)?;
-        let daemon = Command::new("git")
-            .args(["daemon", "--reuseaddr", "--export-all", "--informative-errors"])
+        // Not through `git daemon`, which would start it as a child that outlives the one we can kill.
+        let programs = git(directory.path(), &["--exec-path"])?;
+        let daemon = Command::new(Path::new(programs.trim()).join("git-daemon"))
+            .args(["--reuseaddr", "--export-all", "--informative-errors"])
             .args([format!("--listen={host}"), format!("--port={port}")])
             .arg(format!("--base-path={}", directory.path().join("srv").display()))
             .stdin(Stdio::null())
@@ -68,10 +70,17 @@ impl Drop for Repository {
     }
 }
 
-fn git(directory: &Path, args: &[&str]) -> Result<()> {
-    let output = Command::new("git").current_dir(directory).args(args).output().context("cannot run git")?;
+/// Runs git without the developer's own settings, which may ask for signatures or hooks.
+fn git(directory: &Path, args: &[&str]) -> Result<String> {
+    let output = Command::new("git")
+        .current_dir(directory)
+        .args(args)
+        .env("GIT_CONFIG_GLOBAL", "/dev/null")
+        .env("GIT_CONFIG_NOSYSTEM", "1")
+        .output()
+        .context("cannot run git")?;
     ensure!(output.status.success(), "git {args:?} failed: {}", String::from_utf8_lossy(&output.stderr));
-    Ok(())
+    Ok(String::from_utf8(output.stdout)?)
 }
 
 fn free_port(host: IpAddr) -> Result<u16> {
