@@ -138,6 +138,13 @@ impl Config {
             let message = format!("`stackKey: {stack_key}` must be 1 to 80 letters, digits, `_` or `-`");
             return Err(ConfigError::Value { key, message });
         }
+        if self.spawner.max_in_flight == 0 {
+            return Err(ConfigError::Value { key, message: "`maxInFlight` must be at least 1".to_owned() });
+        }
+        if self.pods.termination_grace_period_seconds < 0 {
+            let message = "`terminationGracePeriodSeconds` must not be negative".to_owned();
+            return Err(ConfigError::Value { key: "pod_config", message });
+        }
         // Reservations outlive the deadline by five minutes, and Buildkite holds none for more than an hour.
         if !(1..=3300).contains(&self.pods.start_deadline_seconds) {
             let message = "`startDeadlineSeconds` must be between 1 and 3300".to_owned();
@@ -161,6 +168,8 @@ fn document<T: DeserializeOwned + Default>(
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     fn read(entries: &[(&str, &str)]) -> Result<Config, ConfigError> {
@@ -196,6 +205,25 @@ mod tests {
         let error = read(&[("pod_config", "agentimage: x")]).unwrap_err().to_string();
         assert!(error.starts_with("ConfigMap buildkite-operator-config, key `pod_config`: "), "{error}");
         assert!(error.contains("agentimage"), "{error}");
+    }
+
+    #[rstest]
+    #[case("job_spawner_config", "maxInFlight: 0", "`maxInFlight` must be at least 1")]
+    #[case("job_spawner_config", "queue: ''", "`queue` must not be empty")]
+    #[case(
+        "job_spawner_config",
+        "stackKey: a b",
+        "`stackKey: a b` must be 1 to 80 letters, digits, `_` or `-`"
+    )]
+    #[case(
+        "pod_config",
+        "terminationGracePeriodSeconds: -1",
+        "`terminationGracePeriodSeconds` must not be negative"
+    )]
+    #[case("pod_config", "startDeadlineSeconds: 3301", "`startDeadlineSeconds` must be between 1 and 3300")]
+    fn values_out_of_range_are_refused(#[case] key: &str, #[case] document: &str, #[case] expected: &str) {
+        let error = read(&[(key, document)]).unwrap_err().to_string();
+        assert!(error.ends_with(expected), "{error}");
     }
 
     #[test]

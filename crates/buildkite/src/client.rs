@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use backon::{ExponentialBuilder, Retryable};
-use reqwest::{Method, RequestBuilder, Response, header};
+use reqwest::{Method, RequestBuilder, Response, StatusCode, header};
 use secrecy::{ExposeSecret, SecretString};
 use serde::de::DeserializeOwned;
 use uuid::Uuid;
@@ -19,6 +19,12 @@ use crate::{
 
 /// Buildkite's own Agent API.
 pub const DEFAULT_ENDPOINT: &str = "https://agent.buildkite.com/v3";
+
+/// The longest pause between two tries of one call.
+const LONGEST_DELAY: Duration = Duration::from_secs(5);
+
+/// The longest pause that the service may ask for.
+const LONGEST_ASKED: Duration = Duration::from_mins(5);
 
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
@@ -154,7 +160,7 @@ impl StacksClient {
             return Ok(response);
         }
         let status = response.status();
-        let retry_after = retry_after(response.headers());
+        let retry_after = retry_after(status, response.headers());
         let body = response.bytes().await.unwrap_or_default();
         Err(Error::Status { attempt, status, message: message(&body), retry_after })
     }
@@ -185,23 +191,28 @@ where
     let backoff = ExponentialBuilder::default()
         .with_jitter()
         .with_min_delay(Duration::from_millis(200))
-        .with_max_delay(Duration::from_secs(5))
+        .with_max_delay(LONGEST_DELAY)
         .with_max_times(5);
     call.retry(backoff)
         .when(Error::is_retryable)
-        .adjust(|error, delay| delay.map(|delay| error.retry_after().map_or(delay, |asked| asked.max(delay))))
+        .adjust(|error, delay| match error.retry_after() {
+            // A long wait is the caller's business: it has other work to do meanwhile.
+            Some(asked) if asked > LONGEST_DELAY => None,
+            asked => delay.map(|delay| asked.unwrap_or_default().max(delay)),
+        })
         .notify(
             |error, delay| tracing::warn!(error = %bk_ops::report::one_line(error), ?delay, "trying again"),
         )
         .await
 }
 
-/// `Retry-After` in seconds, else the end of the rate limit's window.
-fn retry_after(headers: &header::HeaderMap) -> Option<Duration> {
-    ["retry-after", "ratelimit-reset"]
-        .iter()
-        .find_map(|name| headers.get(*name)?.to_str().ok()?.parse::<f64>().ok())
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+/// `Retry-After` in seconds; for a rate limit that does not send it, the end of its window. Every answer
+/// carries the window, but only there does it say anything about when to try again.
+fn retry_after(status: StatusCode, headers: &header::HeaderMap) -> Option<Duration> {
+    let seconds = |name| headers.get(name)?.to_str().ok()?.parse::<f64>().ok();
+    let window = || (status == StatusCode::TOO_MANY_REQUESTS).then(|| seconds("ratelimit-reset")).flatten();
+    let asked = Duration::try_from_secs_f64(seconds("retry-after").or_else(window)?).ok()?;
+    Some(asked.min(LONGEST_ASKED))
 }
 
 /// The `message` of an error body, or the beginning of whatever it is.

@@ -2,7 +2,7 @@
 
 use std::{fmt::Debug, sync::Arc};
 
-use futures::{Stream, TryStreamExt};
+use futures::{Stream, TryStreamExt, stream};
 use kube::{
     Resource,
     runtime::{
@@ -19,7 +19,7 @@ where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
     store: Store<K>,
-    complete: watch::Receiver<bool>,
+    lists: watch::Receiver<u64>,
 }
 
 /// The end that a watch fills.
@@ -28,7 +28,8 @@ where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
     writer: Writer<K>,
-    complete: watch::Sender<bool>,
+    /// How many complete lists there have been.
+    lists: watch::Sender<u64>,
 }
 
 /// An empty cache, and what fills it.
@@ -37,8 +38,8 @@ where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
     let (store, writer) = reflector::store();
-    let (sender, receiver) = watch::channel(false);
-    (Cache { store, complete: receiver }, Feed { writer, complete: sender })
+    let (sender, receiver) = watch::channel(0);
+    (Cache { store, lists: receiver }, Feed { writer, lists: sender })
 }
 
 impl<K> Cache<K>
@@ -50,8 +51,14 @@ where
     /// The store has such a wait of its own, but of several waiters it wakes only the last.
     pub async fn complete(&self) {
         // The feed is gone only while the process ends; then there is nothing left to wait for.
-        let mut complete = self.complete.clone();
-        let _ending = complete.wait_for(|complete| *complete).await;
+        let mut lists = self.lists.clone();
+        let _ending = lists.wait_for(|lists| *lists > 0).await;
+    }
+
+    /// Yields whenever the cache was filled anew. After a gap in the watch, nothing else tells of the objects
+    /// that were deleted in it.
+    pub fn relisted(&self) -> impl Stream<Item = ()> + use<K> {
+        stream::unfold(self.lists.clone(), async |mut lists| lists.changed().await.ok().map(|()| ((), lists)))
     }
 
     /// All objects.
@@ -75,7 +82,7 @@ where
     K: Resource<DynamicType = ()> + Clone + 'static,
 {
     fn clone(&self) -> Self {
-        Self { store: self.store.clone(), complete: self.complete.clone() }
+        Self { store: self.store.clone(), lists: self.lists.clone() }
     }
 }
 
@@ -83,23 +90,28 @@ impl<K> Feed<K>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + 'static,
 {
-    /// Fills the cache with what a watch says, and hands it on.
+    /// Fills the cache with what a watch says, and hands it on. Failures are logged: the watch tries again by itself.
     pub fn fill(
         self,
         watch: impl Stream<Item = watcher::Result<watcher::Event<K>>>,
     ) -> impl Stream<Item = watcher::Result<watcher::Event<K>>> {
-        let Self { writer, complete } = self;
-        watch.reflect(writer).inspect_ok(move |event| {
-            if matches!(event, watcher::Event::InitDone) {
-                complete.send_replace(true);
-            }
-        })
+        let Self { writer, lists } = self;
+        watch
+            .reflect(writer)
+            .inspect_ok(move |event| {
+                if matches!(event, watcher::Event::InitDone) {
+                    lists.send_modify(|lists| *lists += 1);
+                }
+            })
+            .inspect_err(|error| {
+                tracing::warn!(kind = %K::kind(&()), error = %bk_ops::report::one_line(error), "cannot watch");
+            })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use futures::{StreamExt, stream};
+    use futures::StreamExt;
     use k8s_openapi::{api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 
     use super::*;
@@ -124,5 +136,7 @@ mod tests {
             waiter.await.unwrap();
         }
         assert_eq!(cache.all().len(), 1);
+        let mut relisted = std::pin::pin!(cache.relisted());
+        assert!(relisted.next().await.is_some(), "whoever asks is told of the list");
     }
 }

@@ -42,7 +42,6 @@ const MAX_ATTEMPTS: u32 = 3;
 /// The controller, ready to run.
 pub struct Controller {
     context: Arc<Context>,
-    jobs: Cache<BuildJob>,
     job_feed: Feed<BuildJob>,
     pod_feed: Feed<Pod>,
 }
@@ -54,6 +53,7 @@ struct Context {
     buildkite: StacksClient,
     stack_key: String,
     rules: Rules,
+    jobs: Cache<BuildJob>,
     pods: Cache<Pod>,
     remote: Arc<RemoteStates>,
     recorder: Recorder,
@@ -78,21 +78,27 @@ impl Controller {
             buildkite: settings.buildkite.clone(),
             stack_key: settings.config.spawner.stack_key.clone(),
             rules: rules(settings, shim_config_map),
+            jobs: jobs.clone(),
             pods,
             remote,
             failures: reconcile::Failures::default(),
         };
-        Self { context: Arc::new(context), jobs, job_feed, pod_feed }
+        Self { context: Arc::new(context), job_feed, pod_feed }
     }
 
     /// The BuildJobs as the controller sees them.
     pub fn jobs(&self) -> Cache<BuildJob> {
-        self.jobs.clone()
+        self.context.jobs.clone()
+    }
+
+    /// Their pods as the controller sees them.
+    pub fn pods(&self) -> Cache<Pod> {
+        self.context.pods.clone()
     }
 
     /// Works until `shutdown`, then finishes what it is doing.
     pub async fn run(self, remote_changes: RemoteChanges, shutdown: CancellationToken) {
-        let Self { context, jobs, job_feed, pod_feed } = self;
+        let Self { context, job_feed, pod_feed } = self;
         let job_api = Api::<BuildJob>::namespaced(context.client.clone(), &context.namespace);
         let pod_api = Api::<Pod>::namespaced(context.client.clone(), &context.namespace);
         let job_watch = watcher(job_api, watcher::Config::default())
@@ -101,15 +107,19 @@ impl Controller {
         let pod_watch = watcher(pod_api, watcher::Config::default().labels(names::LABEL_BUILD_JOB))
             .default_backoff()
             .modify(|pod| pod.managed_fields_mut().clear());
-        kube::runtime::Controller::for_stream(job_feed.fill(job_watch).applied_objects(), jobs.store())
-            .with_config(Config::default().concurrency(CONCURRENCY))
-            .owns_stream(pod_feed.fill(pod_watch).touched_objects())
-            .reconcile_on(into_stream(remote_changes))
-            .graceful_shutdown_on(shutdown.cancelled_owned())
-            .run(reconcile::reconcile, reconcile::error_policy, context)
-            // Failures are logged where they happen, with the object they concern.
-            .for_each(|_| std::future::ready(()))
-            .await;
+        kube::runtime::Controller::for_stream(
+            job_feed.fill(job_watch).applied_objects(),
+            context.jobs.store(),
+        )
+        .with_config(Config::default().concurrency(CONCURRENCY))
+        .owns_stream(pod_feed.fill(pod_watch).touched_objects())
+        .reconcile_on(into_stream(remote_changes))
+        .reconcile_all_on(context.pods.relisted())
+        .graceful_shutdown_on(shutdown.cancelled_owned())
+        .run(reconcile::reconcile, reconcile::error_policy, context)
+        // Failures are logged where they happen: of a round with its job, of a watch with its kind.
+        .for_each(|_| std::future::ready(()))
+        .await;
     }
 }
 

@@ -37,14 +37,22 @@ impl Error {
         move |source| Self::Kubernetes { attempt, source: Box::new(source) }
     }
 
-    /// The HTTP status of a refusal by the Kubernetes API.
-    pub fn code(&self) -> Option<u16> {
+    /// The service's own words, if it will never accept what it was asked for. A quota may have room later,
+    /// and missing permissions of the operator are not the fault of what it was asked to make.
+    pub fn refusal(&self) -> Option<String> {
         match self {
             Self::Kubernetes { source, .. } => match source.as_ref() {
-                kube::Error::Api(status) => Some(status.code),
+                kube::Error::Api(status) if is_refusal(status.code, &status.message) => {
+                    Some(status.message.clone())
+                }
                 _ => None,
             },
-            _ => None,
+            // An answer that is not understood will not be understood the next time either.
+            Self::Buildkite(error @ bk_buildkite::Error::Decode { .. }) => {
+                Some(bk_ops::report::one_line(error))
+            }
+            Self::Buildkite(error) => (!error.is_retryable() && !self.is_fatal()).then(|| error.to_string()),
+            Self::NotOurs { .. } | Self::Setup(_) => None,
         }
     }
 
@@ -66,5 +74,27 @@ impl Error {
             }
             Self::Kubernetes { .. } | Self::NotOurs { .. } => false,
         }
+    }
+}
+
+fn is_refusal(code: u16, message: &str) -> bool {
+    match code {
+        400 | 413 | 422 => true,
+        403 => !message.contains("exceeded quota") && !message.contains("is forbidden: User"),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_refusal;
+
+    #[test]
+    fn quotas_and_missing_permissions_are_no_refusals() {
+        assert!(is_refusal(422, "Pod is invalid: spec.containers[0].image: Required value"));
+        assert!(is_refusal(403, "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\""));
+        assert!(!is_refusal(403, "pods \"x\" is forbidden: exceeded quota: ci, requested: pods=1"));
+        assert!(!is_refusal(403, "pods is forbidden: User \"u\" cannot create resource \"pods\""));
+        assert!(!is_refusal(500, "etcdserver: request timed out"));
     }
 }

@@ -7,6 +7,7 @@
 //! - [`spawner`]: Buildkite's queue → BuildJobs
 //! - [`controller`]: BuildJobs → pods → verdicts
 //! - [`cache`]: objects as the API server last told us of them
+//! - [`details`]: what Buildkite knows about a job that we are about to run
 //! - [`states`]: Buildkite's word on the jobs that wait for it
 //! - [`shim`]: the shim's ConfigMap
 //! - [`error`]: what can go wrong
@@ -14,6 +15,7 @@
 pub mod cache;
 pub mod cli;
 pub mod controller;
+pub mod details;
 pub mod error;
 pub mod settings;
 pub mod shim;

@@ -89,16 +89,18 @@ pub async fn load(args: RunArgs, client: Client, own_namespace: &str) -> Result<
         log: _,
     } = args;
     let mut config = read_config(client.clone(), own_namespace).await?;
+    // An environment variable that is set to nothing is not set.
+    let given = |value: Option<String>| value.filter(|value| !value.trim().is_empty());
     let job_namespace =
-        namespace.or_else(|| config.job_namespace.clone()).unwrap_or_else(|| own_namespace.to_owned());
-    config.pods.agent_image = agent_image.unwrap_or(config.pods.agent_image);
-    config.spawner.endpoint = endpoint.or(config.spawner.endpoint);
-    config.spawner.queue = queue.unwrap_or(config.spawner.queue);
-    config.spawner.max_in_flight = max_in_flight.unwrap_or(config.spawner.max_in_flight);
+        given(namespace).or_else(|| config.job_namespace.clone()).unwrap_or_else(|| own_namespace.to_owned());
+    config.pods.agent_image = given(agent_image).unwrap_or(config.pods.agent_image);
+    config.spawner.endpoint = given(endpoint).or(config.spawner.endpoint);
+    config.spawner.queue = given(queue).unwrap_or(config.spawner.queue);
+    config.spawner.max_in_flight = max_in_flight.map_or(config.spawner.max_in_flight, std::num::NonZero::get);
 
     require_crds(client.clone(), &job_namespace).await?;
     let in_secret = read_token(client, &job_namespace, &config.pods.agent_token_secret).await?;
-    let token = token.filter(|token| !token.trim().is_empty()).unwrap_or(in_secret);
+    let token = given(token).unwrap_or(in_secret);
     let endpoint = config.spawner.endpoint.as_deref().unwrap_or(DEFAULT_ENDPOINT);
     let buildkite = StacksClient::new(endpoint, SecretString::from(token), USER_AGENT)?;
     Ok(Settings { namespace: job_namespace, config, buildkite })
@@ -123,12 +125,21 @@ async fn read_token(client: Client, namespace: &str, secret: &str) -> Result<Str
         .and_then(|secret| secret.data?.remove(TOKEN_KEY))
         .and_then(|bytes| String::from_utf8(bytes.0).ok())
         .filter(|token| !token.trim().is_empty());
-    token.ok_or_else(|| {
-        Error::Setup(format!(
+    let cure = format!(
+        "`kubectl --namespace {namespace} create secret generic {secret} --from-literal={TOKEN_KEY}=…`"
+    );
+    match token {
+        None => Err(Error::Setup(format!(
             "there is no agent token: Secret {namespace}/{secret} with key {TOKEN_KEY} is missing or empty; create it \
-             with `kubectl --namespace {namespace} create secret generic {secret} --from-literal={TOKEN_KEY}=…`"
-        ))
-    })
+             with {cure}"
+        ))),
+        // The agents in pods get it as it is, and would be refused.
+        Some(token) if token.trim() != token => Err(Error::Setup(format!(
+            "the agent token in Secret {namespace}/{secret} begins or ends with white space; delete the Secret and \
+             create it again with {cure}"
+        ))),
+        Some(token) => Ok(token),
+    }
 }
 
 async fn require_crds(client: Client, namespace: &str) -> Result<(), Error> {

@@ -3,6 +3,7 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use bk_api::names;
@@ -17,6 +18,9 @@ const FILE: &str = "buildkite-shim";
 
 /// The most that fits into a ConfigMap beside its metadata.
 const MAX_BYTES: usize = 1_000_000;
+
+/// How often the operator looks whether the shim is still there.
+const KEEP_INTERVAL: Duration = Duration::from_mins(1);
 
 /// Reads the shim from `path`, or from beside the running program.
 pub fn read(path: Option<&Path>) -> Result<Vec<u8>, Error> {
@@ -42,7 +46,7 @@ fn beside_program() -> PathBuf {
 /// The name holds the content's digest and the ConfigMap is immutable: pods of an older operator keep theirs,
 /// and kubelets need not watch it.
 pub async fn ensure(client: Client, namespace: &str, shim: &[u8]) -> Result<String, Error> {
-    let name = names::shim(&hex(&Sha256::digest(shim)));
+    let name = name(shim);
     let config_map = ConfigMap {
         metadata: ObjectMeta {
             name: Some(name.clone()),
@@ -59,6 +63,30 @@ pub async fn ensure(client: Client, namespace: &str, shim: &[u8]) -> Result<Stri
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(name),
         Err(error) => Err(Error::kubernetes(format!("create ConfigMap {namespace}/{name}"))(error)),
     }
+}
+
+/// Puts the shim back if somebody has deleted it: without it no pod can start.
+pub async fn keep(client: Client, namespace: &str, shim: &[u8]) {
+    let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    let name = name(shim);
+    loop {
+        tokio::time::sleep(KEEP_INTERVAL).await;
+        let restored = match api.get_metadata_opt(&name).await {
+            Ok(Some(_)) => continue,
+            Ok(None) => ensure(client.clone(), namespace, shim).await,
+            Err(error) => Err(Error::kubernetes(format!("read ConfigMap {namespace}/{name}"))(error)),
+        };
+        match restored {
+            Ok(_) => tracing::warn!(config_map = name, "the shim was gone and has been put back"),
+            Err(error) => {
+                tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot look after the shim");
+            }
+        }
+    }
+}
+
+fn name(shim: &[u8]) -> String {
+    names::shim(&hex(&Sha256::digest(shim)))
 }
 
 fn hex(bytes: &[u8]) -> String {

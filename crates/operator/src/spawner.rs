@@ -18,7 +18,7 @@ use std::{
 use bk_api::BuildJob;
 use bk_buildkite::{
     StacksClient,
-    stacks::{ListScheduledJobs, ScheduledJob},
+    stacks::{BATCH_MAX, ListScheduledJobs, ScheduledJob},
 };
 use bk_plan::intake::{self, Candidate, Offer};
 use kube::Client;
@@ -53,8 +53,8 @@ pub struct Spawner {
     /// BuildJobs that this process has created and the cache may not show yet, by job UUID. Without them the
     /// slots they fill would look free.
     created: BTreeMap<String, Instant>,
-    /// A choice that has not been carried out completely.
-    unfinished: Option<Vec<Candidate>>,
+    /// Chosen jobs that have no BuildJob yet. They are written down in the intent, too.
+    unfinished: Vec<Candidate>,
 }
 
 /// What a round came to.
@@ -80,20 +80,13 @@ impl Spawner {
             reservation_seconds: settings.config.pods.start_deadline_seconds + RESERVATION_MARGIN,
             jobs,
             created: BTreeMap::new(),
-            unfinished: None,
+            unfinished: Vec::new(),
         }
     }
 
     /// Takes jobs until `shutdown`; ends early only if Buildkite will not have us.
-    pub async fn run(mut self, shutdown: CancellationToken) -> Result<(), Error> {
-        let outcome = shutdown.run_until_cancelled(self.work()).await;
-        match outcome {
-            None => {
-                self.deregister().await;
-                Ok(())
-            }
-            Some(error) => Err(error),
-        }
+    pub async fn run(&mut self, shutdown: &CancellationToken) -> Result<(), Error> {
+        shutdown.run_until_cancelled(self.work()).await.map_or(Ok(()), Err)
     }
 
     /// Rounds without end; returns what makes another one pointless.
@@ -110,7 +103,8 @@ impl Spawner {
                 Err(error) => {
                     // The stack may have been forgotten: introduce ourselves again.
                     registered = None;
-                    pause = error.retry_after().unwrap_or((pause * 2).clamp(IDLE, MAX_PAUSE));
+                    let asked = error.retry_after().unwrap_or_default();
+                    pause = (pause * 2).clamp(IDLE, MAX_PAUSE).max(asked);
                     tracing::warn!(error = %bk_ops::report::one_line(&error), ?pause, "cannot take jobs");
                 }
             }
@@ -124,12 +118,9 @@ impl Spawner {
             self.unfinished = self.read_intent().await?;
         }
         let queue_key = registered.as_deref().unwrap_or(&self.offer.queue).to_owned();
-        if let Some(choice) = self.unfinished.clone() {
-            self.carry_out(&choice).await?;
-            self.unfinished = None;
-        }
+        self.carry_out().await?;
+        let free = self.max_in_flight.saturating_sub(self.in_flight()).min(BATCH_MAX);
         let here = self.here();
-        let free = self.max_in_flight.saturating_sub(self.in_flight());
         let waiting = self.list(&queue_key).await?;
         let choice: Vec<Candidate> =
             intake::select(&waiting, &self.offer, &here, free).into_iter().cloned().collect();
@@ -137,10 +128,9 @@ impl Spawner {
             return Ok(Round::Idle);
         }
         tracing::debug!(waiting = waiting.len(), free, taking = choice.len(), "taking jobs");
-        self.write_intent(&choice).await?;
-        self.unfinished = Some(choice.clone());
-        self.carry_out(&choice).await?;
-        self.unfinished = None;
+        self.unfinished.extend(choice);
+        self.write_intent(&self.unfinished).await?;
+        self.carry_out().await?;
         Ok(Round::Took)
     }
 
@@ -162,17 +152,19 @@ impl Spawner {
         Ok(candidates)
     }
 
-    /// The Buildkite jobs that have a BuildJob, ended or not.
+    /// The Buildkite jobs that have a BuildJob, ended or not, or are about to.
     fn here(&mut self) -> BTreeSet<String> {
         let visible: BTreeSet<String> =
             self.jobs.all().iter().filter_map(|job| job.job_uuid().map(str::to_owned)).collect();
         self.created.retain(|uuid, since| !visible.contains(uuid) && since.elapsed() < VISIBILITY);
-        visible.into_iter().chain(self.created.keys().cloned()).collect()
+        let chosen = self.unfinished.iter().map(|candidate| candidate.uuid.clone());
+        visible.into_iter().chain(self.created.keys().cloned()).chain(chosen).collect()
     }
 
-    /// The BuildJobs that are under way, whoever made them.
+    /// The BuildJobs that are under way, whoever made them, and those that are about to be made.
     fn in_flight(&self) -> usize {
-        self.jobs.all().iter().filter(|job| !job.is_terminal()).count() + self.created.len()
+        let under_way = self.jobs.all().iter().filter(|job| !job.is_terminal()).count();
+        under_way + self.created.len() + self.unfinished.len()
     }
 }
 

@@ -5,7 +5,7 @@
 //! simply asked for again.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -31,13 +31,13 @@ pub type RemoteChanges = mpsc::UnboundedReceiver<ObjectRef<BuildJob>>;
 
 /// What Buildkite has said, and what we still want to hear.
 pub struct RemoteStates {
-    entries: Mutex<HashMap<Uuid, Entry>>,
+    entries: Mutex<HashMap<ObjectRef<BuildJob>, Entry>>,
     changes: mpsc::UnboundedSender<ObjectRef<BuildJob>>,
     wanted: Notify,
 }
 
 struct Entry {
-    object: ObjectRef<BuildJob>,
+    job: Uuid,
     remote: Option<Remote>,
     wanted: bool,
 }
@@ -49,23 +49,23 @@ impl RemoteStates {
         (Arc::new(Self { entries: Mutex::default(), changes, wanted: Notify::new() }), receiver)
     }
 
-    /// What Buildkite last said about a job.
-    pub fn get(&self, job: Uuid) -> Option<Remote> {
-        self.lock().get(&job)?.remote
+    /// What Buildkite last said about a BuildJob's job.
+    pub fn get(&self, object: &ObjectRef<BuildJob>) -> Option<Remote> {
+        self.lock().get(object)?.remote
     }
 
     /// Says whether Buildkite's word on a BuildJob's job is needed.
-    pub fn want(&self, job: Uuid, object: ObjectRef<BuildJob>, wanted: bool) {
+    pub fn want(&self, object: ObjectRef<BuildJob>, job: Uuid, wanted: bool) {
         let mut entries = self.lock();
-        entries.entry(job).or_insert(Entry { object, remote: None, wanted }).wanted = wanted;
+        entries.entry(object).or_insert(Entry { job, remote: None, wanted }).wanted = wanted;
         if wanted {
             self.wanted.notify_one();
         }
     }
 
-    /// Drops everything about a job that has ended.
-    pub fn forget(&self, job: Uuid) {
-        self.lock().remove(&job);
+    /// Drops everything about a BuildJob that has ended.
+    pub fn forget(&self, object: &ObjectRef<BuildJob>) {
+        self.lock().remove(object);
     }
 
     /// Asks Buildkite for as long as the process lives.
@@ -80,7 +80,7 @@ impl RemoteStates {
             match self.ask(&buildkite, stack_key, &wanted).await {
                 Ok(()) => pause = INTERVAL,
                 Err(error) => {
-                    pause = error.retry_after().unwrap_or((pause * 2).min(MAX_PAUSE));
+                    pause = (pause * 2).min(MAX_PAUSE).max(error.retry_after().unwrap_or_default());
                     tracing::warn!(error = %bk_ops::report::one_line(&error), ?pause, "cannot read job states");
                 }
             }
@@ -97,10 +97,9 @@ impl RemoteStates {
         for batch in wanted.chunks(BATCH_MAX) {
             let asked_at = Timestamp::now();
             let states = buildkite.job_states(stack, batch).await?;
-            for job in batch {
-                let state = states.get(job).map_or(RemoteState::Unknown, |word| RemoteState::parse(word));
-                self.record(*job, Remote { state, asked_at });
-            }
+            let state =
+                |job: &Uuid| states.get(job).map_or(RemoteState::Unknown, |word| RemoteState::parse(word));
+            self.record(&batch.iter().map(|job| (*job, Remote { state: state(job), asked_at })).collect());
         }
         Ok(())
     }
@@ -109,23 +108,27 @@ impl RemoteStates {
     /// not in the store is dropped.
     fn still_wanted(&self, jobs: &Cache<BuildJob>) -> Vec<Uuid> {
         let mut entries = self.lock();
-        entries.retain(|_, entry| jobs.get(&entry.object).is_some());
-        entries.iter().filter(|(_, entry)| entry.wanted).map(|(job, _)| *job).collect()
+        entries.retain(|object, _| jobs.get(object).is_some());
+        let wanted: BTreeSet<Uuid> =
+            entries.values().filter(|entry| entry.wanted).map(|entry| entry.job).collect();
+        wanted.into_iter().collect()
     }
 
-    fn record(&self, job: Uuid, remote: Remote) {
-        let mut entries = self.lock();
-        let Some(entry) = entries.get_mut(&job) else {
-            return;
-        };
-        let before = entry.remote.replace(remote);
-        if before.is_none_or(|before| before.state != remote.state) {
-            // The controller is gone only while the process ends.
-            let _ending = self.changes.send(entry.object.clone());
+    /// Takes down Buildkite's answers, and wakes the BuildJobs for which they are news.
+    fn record(&self, answers: &HashMap<Uuid, Remote>) {
+        for (object, entry) in self.lock().iter_mut() {
+            let Some(remote) = answers.get(&entry.job) else {
+                continue;
+            };
+            let before = entry.remote.replace(*remote);
+            if before.is_none_or(|before| before.state != remote.state) {
+                // The controller is gone only while the process ends.
+                let _ending = self.changes.send(object.clone());
+            }
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Uuid, Entry>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ObjectRef<BuildJob>, Entry>> {
         // Nothing inside can be left half-done by a panic.
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,11 +1,11 @@
 //! `buildkite-operator run`.
 
-use std::path::PathBuf;
+use std::{num::NonZeroUsize, path::PathBuf};
 
 use bk_ops::logging::LogArgs;
 use clap::Args;
 
-use crate::{controller, settings, shim, spawner::Spawner, states::RemoteStates};
+use crate::{controller::Controller, settings, shim, spawner::Spawner, states::RemoteStates};
 
 /// Options of `run`. They take precedence over the ConfigMap `buildkite-operator-config`.
 #[derive(Debug, Args)]
@@ -38,7 +38,7 @@ pub struct RunArgs {
 
     /// The most jobs to have under way at once [default: 25]
     #[arg(long, env = "BUILDKITE_MAX_IN_FLIGHT", hide_env_values = true, value_name = "N")]
-    pub max_in_flight: Option<usize>,
+    pub max_in_flight: Option<NonZeroUsize>,
 
     /// The shim to run in job containers [default: buildkite-shim beside this program]
     #[arg(long, env = "BUILDKITE_SHIM", hide_env_values = true, value_name = "FILE")]
@@ -72,17 +72,28 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
     );
 
     let (remote, remote_changes) = RemoteStates::new();
-    let parts = controller::Controller::new(client.clone(), &settings, shim_config_map, remote.clone());
-    let spawner = Spawner::new(client, &settings, parts.jobs());
-    let polling = remote.poll(settings.buildkite.clone(), &settings.config.spawner.stack_key, parts.jobs());
+    let controller = Controller::new(client.clone(), &settings, shim_config_map, remote.clone());
+    let (jobs, pods) = (controller.jobs(), controller.pods());
+    let mut spawner = Spawner::new(client.clone(), &settings, jobs.clone());
+    let polling = remote.poll(settings.buildkite.clone(), &settings.config.spawner.stack_key, jobs);
+    let keeping = shim::keep(client, &settings.namespace, &shim);
 
     let spawning = async {
-        let result = spawner.run(shutdown.clone()).await;
+        // Without pods to be seen, no job could be followed.
+        shutdown.run_until_cancelled(pods.complete()).await;
+        let result = spawner.run(&shutdown).await;
         // If Buildkite will not have us, the rest has to end in good order as well.
         shutdown.cancel();
         result
     };
-    let controlling = parts.run(remote_changes, shutdown.clone());
-    let (result, (), _) = tokio::join!(spawning, controlling, shutdown.run_until_cancelled(polling));
-    result.map_err(anyhow::Error::from)
+    let (result, (), _, _) = tokio::join!(
+        spawning,
+        controller.run(remote_changes, shutdown.clone()),
+        shutdown.run_until_cancelled(polling),
+        shutdown.run_until_cancelled(keeping),
+    );
+    result?;
+    // Last, as Buildkite answers nothing about jobs to a stack that is gone.
+    spawner.deregister().await;
+    Ok(())
 }

@@ -18,13 +18,17 @@ pub(super) enum Outcome {
     Done,
     /// What the decision was based on has changed meanwhile: look again.
     Overtaken,
+    /// Buildkite will not have the job ended: look again when it has said how the job stands.
+    Unsettled,
 }
 
 /// Whether the steps that follow still make sense.
 enum Progress {
     Continue,
-    /// Somebody was quicker: another writer of the status, or Buildkite.
+    /// Another writer of the status was quicker.
     Overtaken,
+    /// Buildkite refuses to end the job: an agent has it after all, it has ended, or it waits for something else.
+    Unsettled,
     /// The API server refuses the pod for good.
     Refused(String),
 }
@@ -40,6 +44,7 @@ pub(super) async fn perform(
         match round.step(action).await? {
             Progress::Continue => {}
             Progress::Overtaken => return Ok(Outcome::Overtaken),
+            Progress::Unsettled => return Ok(Outcome::Unsettled),
             Progress::Refused(message) => {
                 let instead = decide::refused(seen, &context.rules, &message);
                 return Box::pin(perform(context, seen, &instead)).await;
@@ -115,22 +120,12 @@ async fn create_pod(context: &Context, job: &BuildJob, pod: &Pod) -> Result<Prog
                 return Err(Error::NotOurs { kind: "pod", name });
             }
         }
-        Err(kube::Error::Api(status)) if is_refusal(status.code, &status.message) => {
-            return Ok(Progress::Refused(status.message.clone()));
+        Err(error) => {
+            let error = Error::kubernetes(attempt)(error);
+            return error.refusal().map(Progress::Refused).ok_or(error);
         }
-        Err(error) => return Err(Error::kubernetes(attempt)(error)),
     }
     Ok(Progress::Continue)
-}
-
-/// Whether the API server will never accept this pod. A quota may have room later, and missing permissions of
-/// the operator are not the job's fault.
-fn is_refusal(code: u16, message: &str) -> bool {
-    match code {
-        400 | 422 => true,
-        403 => !message.contains("exceeded quota") && !message.contains("is forbidden: User"),
-        _ => false,
-    }
 }
 
 async fn delete_pod(context: &Context, name: &str, uid: &str) -> Result<(), Error> {
@@ -215,7 +210,7 @@ async fn finish_remote(context: &Context, job: &BuildJob, verdict: &Verdict) -> 
         Ok(()) => Ok(Progress::Continue),
         Err(error) if error.is_settled() => {
             tracing::debug!(error = %bk_ops::report::one_line(&error), "Buildkite has settled the job already");
-            Ok(Progress::Overtaken)
+            Ok(Progress::Unsettled)
         }
         Err(error) => Err(error.into()),
     }
@@ -228,8 +223,13 @@ async fn notify(context: &Context, job: &BuildJob, verdict: &Verdict) {
     };
     let notification =
         Notification { job_uuid, detail: crop(&sentence(verdict), NOTIFICATION_DETAIL_MAX), timestamp: None };
-    if let Err(error) = context.buildkite.notify(&context.stack_key, vec![notification]).await {
-        tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot notify Buildkite");
+    match context.buildkite.notify(&context.stack_key, vec![notification]).await {
+        Ok(answer) => {
+            for refused in answer.errors {
+                tracing::warn!(error = refused.error, "Buildkite refuses the notification");
+            }
+        }
+        Err(error) => tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot notify Buildkite"),
     }
 }
 
@@ -237,19 +237,5 @@ fn sentence(verdict: &Verdict) -> String {
     match &verdict.advice {
         Some(advice) => format!("{}. {}: {advice}.", verdict.message, verdict.code.as_str()),
         None => format!("{}. ({})", verdict.message, verdict.code.as_str()),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_refusal;
-
-    #[test]
-    fn quotas_and_missing_permissions_are_no_refusals() {
-        assert!(is_refusal(422, "Pod is invalid: spec.containers[0].image: Required value"));
-        assert!(is_refusal(403, "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\""));
-        assert!(!is_refusal(403, "pods \"x\" is forbidden: exceeded quota: ci, requested: pods=1"));
-        assert!(!is_refusal(403, "pods is forbidden: User \"u\" cannot create resource \"pods\""));
-        assert!(!is_refusal(500, "etcdserver: request timed out"));
     }
 }

@@ -3,19 +3,17 @@
 use std::borrow::Cow;
 
 use bk_api::{BuildJob, names};
-use bk_plan::{
-    facts::PodFacts,
-    intake::{self, JobDetails},
-    plugin::PluginError,
-    remote::{Remote, RemoteState},
-};
+use bk_plan::{facts::PodFacts, intake, plugin::PluginError, remote::Remote};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, runtime::reflector::ObjectRef};
 use uuid::Uuid;
 
 use super::Context;
-use crate::error::Error;
+use crate::{
+    details::{self, Details},
+    error::Error,
+};
 
 /// What was observed, owned; `bk_plan::decide::Observed` borrows from it.
 pub(super) struct Observation<'a> {
@@ -28,7 +26,7 @@ pub(super) struct Observation<'a> {
 /// Looks at everything that concerns a BuildJob.
 pub(super) async fn observe<'a>(context: &Context, job: &'a BuildJob) -> Result<Observation<'a>, Error> {
     let pod = pod(context, job).await?.map(|pod| PodFacts::of(&pod));
-    let remote = uuid(job).and_then(|uuid| context.remote.get(uuid));
+    let remote = context.remote.get(&ObjectRef::from_obj(job));
     let mut seen = Observation { job: Cow::Borrowed(job), pod, remote, unreadable: None };
     let status = job.status_or_default();
     if intake::needs_details(job) && status.pod_name.is_none() && !status.phase.is_terminal() {
@@ -73,13 +71,12 @@ async fn complete(context: &Context, seen: &mut Observation<'_>) -> Result<(), E
         return Ok(());
     };
     let asked_at = Timestamp::now();
-    let details = match context.buildkite.job(&context.stack_key, uuid).await {
-        Ok(details) => JobDetails { env: details.env, command: details.command },
-        Err(error) if error.is_settled() => {
-            seen.remote.get_or_insert(Remote { state: RemoteState::Unknown, asked_at });
+    let details = match details::read(&context.buildkite, &context.stack_key, uuid).await? {
+        Details::Known(details) => details,
+        Details::Ended(state) => {
+            seen.remote = Some(Remote { state, asked_at });
             return Ok(());
         }
-        Err(error) => return Err(error.into()),
     };
     match intake::complete(&seen.job, &details) {
         Ok(job) => seen.job = Cow::Owned(job),

@@ -20,10 +20,13 @@ use super::{
     act::{self, Outcome},
     observe,
 };
-use crate::error::Error;
+use crate::{cache::Cache, error::Error};
 
 /// How soon to look again when the view that a decision was based on turned out to be old.
 const SOON: Duration = Duration::from_millis(200);
+
+/// How soon to look again at the latest when Buildkite refused to end a job; its next word wakes us sooner.
+const UNSETTLED: Duration = Duration::from_secs(5);
 
 /// Observe, decide, act.
 pub(super) async fn reconcile(job: Arc<BuildJob>, context: Arc<Context>) -> Result<Action, Error> {
@@ -51,12 +54,13 @@ async fn round(job: &BuildJob, context: &Context) -> Result<Action, Error> {
     };
     let decision = decide(&seen, &context.rules);
     listen(context, job, &decision);
-    if let Outcome::Overtaken = act::perform(context, &seen, &decision).await? {
-        return Ok(Action::requeue(SOON));
-    }
-    Ok(match decision.look_again {
-        Some(delay) => Action::requeue(Duration::try_from(delay).unwrap_or_default()),
-        None => Action::await_change(),
+    Ok(match act::perform(context, &seen, &decision).await? {
+        Outcome::Overtaken => Action::requeue(SOON),
+        Outcome::Unsettled => Action::requeue(UNSETTLED),
+        Outcome::Done => match decision.look_again {
+            Some(delay) => Action::requeue(Duration::try_from(delay).unwrap_or_default()),
+            None => Action::await_change(),
+        },
     })
 }
 
@@ -65,37 +69,40 @@ fn listen(context: &Context, job: &BuildJob, decision: &Decision) {
     let Some(uuid) = observe::uuid(job) else {
         return;
     };
+    let object = ObjectRef::from_obj(job);
     if job.is_terminal() {
-        context.remote.forget(uuid);
+        context.remote.forget(&object);
     } else {
-        context.remote.want(uuid, ObjectRef::from_obj(job), decision.ask_remote);
+        context.remote.want(object, uuid, decision.ask_remote);
     }
 }
 
 /// When to try again after a failure: soon at first, then ever later, per object.
 #[allow(clippy::needless_pass_by_value, reason = "the runtime's signature")]
 pub(super) fn error_policy(job: Arc<BuildJob>, error: &Error, context: Arc<Context>) -> Action {
-    let delay = context.failures.next_delay(&job);
+    let delay = context.failures.next_delay(&job, &context.jobs);
     Action::requeue(error.retry_after().map_or(delay, |asked| asked.max(delay)))
 }
 
 /// How often in a row each object has failed.
 #[derive(Default)]
-pub(super) struct Failures(Mutex<HashMap<String, u32>>);
+pub(super) struct Failures(Mutex<HashMap<ObjectRef<BuildJob>, u32>>);
 
 impl Failures {
     const FIRST: Duration = Duration::from_millis(200);
     const LONGEST: Duration = Duration::from_secs(30);
 
-    fn next_delay(&self, job: &BuildJob) -> Duration {
+    fn next_delay(&self, job: &BuildJob, jobs: &Cache<BuildJob>) -> Duration {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = failures.entry(job.name_any()).or_default();
+        // A BuildJob that was deleted never succeeds again.
+        failures.retain(|object, _| jobs.get(object).is_some());
+        let count = failures.entry(ObjectRef::from_obj(job)).or_default();
         let delay = Self::FIRST.saturating_mul(2_u32.saturating_pow(*count)).min(Self::LONGEST);
         *count += 1;
         delay
     }
 
     fn clear(&self, job: &BuildJob) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&job.name_any());
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&ObjectRef::from_obj(job));
     }
 }

@@ -38,7 +38,7 @@ impl Spawner {
     }
 
     /// The last choice, of this process or of one before it.
-    pub(super) async fn read_intent(&self) -> Result<Option<Vec<Candidate>>, Error> {
+    pub(super) async fn read_intent(&self) -> Result<Vec<Candidate>, Error> {
         let name = names::intent(&self.offer.queue);
         let found = self
             .intents()
@@ -46,14 +46,14 @@ impl Spawner {
             .await
             .map_err(Error::kubernetes(format!("read ConfigMap {}/{name}", self.namespace)))?;
         let Some(jobs) = found.and_then(|config_map| config_map.data?.remove(KEY)) else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
         match serde_json::from_str(&jobs) {
-            Ok(choice) => Ok(Some(choice)),
+            Ok(choice) => Ok(choice),
             Err(error) => {
                 // Reservations lapse by themselves, so nothing is lost for good.
                 tracing::warn!(%error, config_map = name, "the last choice of jobs is not readable and is ignored");
-                Ok(None)
+                Ok(Vec::new())
             }
         }
     }

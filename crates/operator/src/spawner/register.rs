@@ -43,7 +43,7 @@ impl Spawner {
     }
 
     /// Best effort: Buildkite notices by itself after a while.
-    pub(super) async fn deregister(&self) {
+    pub async fn deregister(&self) {
         match tokio::time::timeout(GOODBYE, self.buildkite.deregister(&self.stack_key)).await {
             Ok(Ok(())) => tracing::info!("deregistered from Buildkite"),
             Ok(Err(error)) => {

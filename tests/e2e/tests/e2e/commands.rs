@@ -47,6 +47,19 @@ async fn a_wrong_token_is_refused_once_and_not_shown() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_token_that_agents_could_not_use_is_refused() {
+    scenario(async |world| {
+        world.cluster.kubectl(&["delete", "secret", "buildkite-agent-token"], None)?;
+        let token = format!("{}\n", world.buildkite.agent_token);
+        world.cluster.create_secret("buildkite-agent-token", "BUILDKITE_AGENT_TOKEN", &token).await?;
+        let line = fails(world).await?;
+        assert!(line.contains("begins or ends with white space"), "{line}");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_bad_configuration_names_its_key() {
     scenario(async |world| {
         world.cluster.configure("job_spawner_config", "quue: x").await?;
@@ -62,20 +75,22 @@ async fn a_bad_configuration_names_its_key() {
 async fn the_operator_cannot_do_more_than_its_role_says() {
     scenario(async |world| {
         let who = format!("system:serviceaccount:{}:buildkite-operator", world.cluster.namespace);
-        for question in [
-            "list secrets",
-            "get secrets/another",
-            "create secrets",
-            "delete configmaps",
-            "update pods",
-            "create pods --subresource=exec",
-            "get nodes",
-            "update buildjobs",
+        for (question, answer) in [
+            ("create buildjobs", "yes"),
+            ("get secrets/buildkite-agent-token", "yes"),
+            ("get secrets/another", "no"),
+            ("list secrets", "no"),
+            ("create secrets", "no"),
+            ("delete configmaps", "no"),
+            ("update pods", "no"),
+            ("create pods --subresource=exec", "no"),
+            ("get nodes", "no"),
+            ("update buildjobs", "no"),
         ] {
             let mut args = vec!["auth", "can-i", "--as", &who];
             args.extend(question.split(' '));
             let output = world.cluster.try_kubectl(&args, None)?;
-            assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), "no", "{question}");
+            assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), answer, "{question}");
         }
         Ok(())
     })

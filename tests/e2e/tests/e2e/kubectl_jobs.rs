@@ -6,8 +6,6 @@ use bk_e2e::scenario;
 #[tokio::test(flavor = "multi_thread")]
 async fn a_buildkite_job_can_be_taken_by_hand() {
     scenario(async |world| {
-        // The operator serves another queue, so nothing but the BuildJob brings it to this job.
-        let _operator = world.operator_on("another").await?;
         let steps = "agents: {queue: by-hand}\nsteps: [{command: ./hello.sh}]";
         let build = world.buildkite.build(&world.repository.url, steps).await?;
         let id = build.jobs[0].id;
@@ -15,7 +13,10 @@ async fn a_buildkite_job_can_be_taken_by_hand() {
             "apiVersion: buildkite-operator.dev/v1alpha1\nkind: BuildJob\nmetadata: {{name: by-hand}}\n\
              spec: {{buildkite: {{jobUUID: {id}}}}}\n"
         );
+        // Applied while no operator is there, which is when it is easiest to be judged too early. The operator
+        // serves another queue, so nothing but the BuildJob brings it to this job.
         world.cluster.kubectl(&["apply", "-f", "-"], Some(&manifest))?;
+        let _operator = world.operator_on("another").await?;
         world.cluster.kubectl(
             &["wait", "buildjob/by-hand", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s"],
             None,

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use bk_api::{BuildJob, Phase, VerdictCode, names};
-use bk_e2e::{World, buildkite::Job, scenario};
+use bk_e2e::{World, buildkite::Job, eventually, scenario};
 use rstest::rstest;
 
 /// Runs one step and returns how its job ended, which no agent ever had.
@@ -13,7 +13,7 @@ async fn refused(world: &World, plugin: &str, code: VerdictCode) -> Result<(Job,
     );
     let build = world.buildkite.build(&world.repository.url, &steps).await?;
     let job = world.buildkite.ended(build.jobs[0].id).await?;
-    assert_eq!((job.job_state.as_str(), job.exit_status), ("finished", Some(-1)));
+    assert_eq!(job.job_state, "finished");
     assert_eq!(job.signal_reason.as_deref(), Some("stack_error"));
     assert!(job.agent.is_none(), "no agent acquired the job: {job:?}");
     let detail = job.events.iter().filter_map(|event| event.detail.clone()).collect::<Vec<_>>().join("\n");
@@ -39,7 +39,8 @@ async fn an_image_that_cannot_be_had_is_named(#[case] container: &str, #[case] i
     scenario(async |world| {
         world.cluster.configure("pod_config", "imagePullGraceSeconds: 2").await?;
         let plugin = format!("{{podSpec: {{containers: [{container}]}}}}");
-        let (_, detail) = refused(world, &plugin, VerdictCode::ImageUnavailable).await?;
+        let (job, detail) = refused(world, &plugin, VerdictCode::ImageUnavailable).await?;
+        assert_eq!(job.exit_status, Some(-1));
         assert!(
             detail.contains(&format!("image {image} of container container-0 cannot be had")),
             "{detail}"
@@ -68,6 +69,67 @@ async fn a_pod_that_the_api_server_refuses_is_reported_in_its_words() {
         let (_, detail) = refused(world, plugin, VerdictCode::PodRefused).await?;
         assert!(detail.contains("spec.containers[0].name: Invalid value: \"Not_A_Name\""), "{detail}");
         Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_init_container_that_fails_is_named_with_its_exit_status() {
+    scenario(async |world| {
+        let image = &world.environment.toolbox_image;
+        let plugin = format!(
+            "{{podSpec: {{initContainers: [{{name: prepare, image: '{image}', command: [sh, -c, exit 9]}}], \
+             containers: [{{image: '{image}', command: ['true']}}]}}}}"
+        );
+        let (job, detail) = refused(world, &plugin, VerdictCode::ContainerNotStarted).await?;
+        assert_eq!(job.exit_status, Some(9));
+        assert!(detail.contains("init container prepare ended with exit status 9"), "{detail}");
+        Ok(())
+    })
+    .await;
+}
+
+/// Refuses BuildJobs with a certain command in one namespace.
+const POLICY: &str = r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: NAMESPACE}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [buildkite-operator.dev], apiVersions: ["*"], operations: [CREATE], resources: [buildjobs]}]
+  validations: [{expression: "object.spec.command != 'not here'", message: "such jobs do not run here"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: NAMESPACE}
+spec:
+  policyName: NAMESPACE
+  validationActions: [Deny]
+  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}}
+"#;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_may_have_no_build_job_is_given_back_and_others_go_on() {
+    scenario(async |world| {
+        let policy = POLICY.replace("NAMESPACE", &world.cluster.namespace);
+        world.cluster.kubectl(&["apply", "-f", "-"], Some(&policy))?;
+        let bad = "apiVersion: buildkite-operator.dev/v1alpha1\nkind: BuildJob\nmetadata: {name: probe}\n\
+                   spec: {command: not here}\n";
+        eventually("the policy works", async || {
+            let tried = world.cluster.try_kubectl(&["create", "--dry-run=server", "-f", "-"], Some(bad))?;
+            Ok((!tried.status.success()).then_some(()))
+        })
+        .await?;
+        let _operator = world.operator().await?;
+        let steps = "agents: {queue: bk-operator}\nsteps: [{command: not here}, {command: ./hello.sh}]";
+        let build = world.buildkite.build(&world.repository.url, steps).await?;
+        let refused = world.buildkite.ended(build.jobs[0].id).await?;
+        assert_eq!(refused.signal_reason.as_deref(), Some("stack_error"));
+        let detail = refused.events.iter().filter_map(|event| event.detail.clone()).collect::<String>();
+        assert!(detail.contains("such jobs do not run here"), "{detail}");
+        let passed = world.buildkite.ended(build.jobs[1].id).await?;
+        assert_eq!((passed.job_state.as_str(), passed.exit_status), ("finished", Some(0)));
+        world.cluster.kubectl(&["delete", "-f", "-"], Some(&policy)).map(drop)
     })
     .await;
 }
