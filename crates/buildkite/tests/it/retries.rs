@@ -39,6 +39,31 @@ async fn retry_after_outranks_the_rate_limits_window() {
 }
 
 #[rstest]
+#[case::the_window_of_a_failure(503, "ratelimit-reset", "0", None)]
+#[case::a_very_long_wait(429, "retry-after", "86400", Some(300))]
+#[tokio::test]
+async fn a_wait_is_believed_within_reason(
+    #[case] status: u16,
+    #[case] header: &str,
+    #[case] value: &str,
+    #[case] expected: Option<u64>,
+) {
+    let server = answering([ResponseTemplate::new(status).insert_header(header, value)]).await;
+    let query = ListScheduledJobs { queue_key: "q".to_owned(), limit: None, after: None };
+    let error = client(&server).scheduled_jobs("s", &query).await.unwrap_err();
+    assert_eq!(error.retry_after(), expected.map(Duration::from_secs));
+}
+
+#[tokio::test]
+async fn a_long_wait_is_left_to_the_caller() {
+    let busy = ResponseTemplate::new(429).insert_header("retry-after", "60");
+    let server = answering([busy, identity()]).await;
+    let error = client(&server).token_identity().await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(Duration::from_mins(1)));
+    assert_eq!(requests(&server).await, 1);
+}
+
+#[rstest]
 #[case::a_date("Sun, 15 Nov 2026 21:00:00 GMT")]
 #[case::nonsense("soon")]
 #[case::negative("-1")]
