@@ -24,6 +24,9 @@ pub(crate) enum Problem {
     /// What the database holds cannot be read.
     #[error("the database holds a value that cannot be read: {0}")]
     Corrupt(String),
+    /// A bug: the request broke off.
+    #[error("the server failed at this request; its log says more")]
+    Broken,
     /// The server is stopping.
     #[error("the server is stopping")]
     Stopping,

@@ -14,6 +14,7 @@ mod row;
 mod schema;
 pub(crate) mod stacks;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread;
@@ -67,7 +68,7 @@ impl Store {
             let _gone = answer.send(result);
         });
         self.work.send(work).map_err(|_| Problem::Stopping)?;
-        answered.await.map_err(|_| Problem::Stopping)?
+        answered.await.map_err(|_| Problem::Broken)?
     }
 
     /// The next time at which the server must act by itself; changes as jobs and agents do.
@@ -82,12 +83,41 @@ fn serve(
     deadline_changed: &watch::Sender<Option<Timestamp>>,
 ) {
     while let Ok(work) = inbox.recv() {
-        work(&mut connection);
+        // One request that goes wrong must not take the others with it. Its transaction is rolled back as it
+        // is dropped, so nothing is left half-done.
+        if catch_unwind(AssertUnwindSafe(|| work(&mut connection))).is_err() {
+            tracing::error!("a request broke off; its changes were rolled back");
+        }
         match schema::next_deadline(&connection) {
             Ok(next) => {
                 deadline_changed.send_if_modified(|current| std::mem::replace(current, next) != next);
             }
             Err(error) => tracing::error!(%error, "cannot read the next deadline"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_request_that_breaks_off_leaves_nothing_and_harms_nobody() {
+        let store = Store::open(None).unwrap();
+        let broken = store
+            .transact(|transaction| -> Result<(), Problem> {
+                pipelines::create_queue(transaction, "half-done")?;
+                panic!("as a bug would")
+            })
+            .await;
+        assert!(matches!(broken, Err(Problem::Broken)), "{broken:?}");
+        let queues: i64 = store
+            .transact(|transaction| {
+                let count = "SELECT count(*) FROM queues WHERE key = 'half-done'";
+                Ok(transaction.query_row(count, [], |row| row.get(0))?)
+            })
+            .await
+            .unwrap();
+        assert_eq!(queues, 0);
     }
 }

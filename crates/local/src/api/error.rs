@@ -63,7 +63,7 @@ impl From<Problem> for ApiError {
             Problem::Job(Refusal::Locked { .. }) => StatusCode::LOCKED,
             Problem::Refused(_) | Problem::Job(_) | Problem::Pipeline(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Problem::Stopping => StatusCode::SERVICE_UNAVAILABLE,
-            Problem::Database(_) | Problem::Corrupt(_) => {
+            Problem::Database(_) | Problem::Corrupt(_) | Problem::Broken => {
                 tracing::error!(error = bk_ops::report::one_line(&problem), "request failed");
                 StatusCode::INTERNAL_SERVER_ERROR
             }
