@@ -1,161 +1,34 @@
 //! `cargo xtask demo`: from nothing to a green build.
 
+mod deadline;
+mod kubectl;
 mod overlay;
+mod ownership;
+mod rehearsal;
 
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 
+use self::kubectl::Kubectl;
 use self::overlay::Overlay;
-use crate::images::{self, Built, Image};
-use crate::{cluster, deps, process, progress};
+use self::ownership::Owner;
+pub(crate) use self::rehearsal::rehearse;
+use crate::images::{self, Image};
+use crate::{cluster, progress, workspace};
 
 /// The demo's own cluster.
 const CLUSTER: &str = "demo";
 const NAMESPACE: &str = "buildkite";
+/// What defines BuildJobs.
+const DEFINITION: &str = "buildjobs.buildkite-operator.dev";
 const DEPLOYMENTS: [&str; 3] = ["git-server", "buildkite-local", "buildkite-operator"];
 
-/// Where to run the demo, or that it should go away.
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    /// Remove everything that the demo made.
-    #[arg(long)]
-    clean: bool,
-    /// Run on your own cluster, which pulls images from this registry path.
-    #[arg(long, value_name = "REPO")]
-    image_repo: Option<String>,
-    /// Your own cluster's kubeconfig; by default, kubectl's.
-    #[arg(long, value_name = "FILE", requires = "image_repo")]
-    kubeconfig: Option<PathBuf>,
-}
-
-/// Does what the command line says.
-pub(crate) fn run(args: &Args) -> Result<()> {
-    match (&args.image_repo, args.clean) {
-        (None, false) => {
-            let cluster = cluster::start(CLUSTER)?;
-            let images = images::ensure(&Image::ALL)?;
-            images::load(&cluster.containerd_socket, &images)?;
-            on_local(&cluster, &images)?;
-            progress::note("  Clean up       make clean-demo");
-        }
-        (None, true) => clean_local()?,
-        (Some(repo), false) => {
-            let images = images::ensure(&Image::ALL)?;
-            let references = images::push(repo, &images)?;
-            let demo = Demo { kubectl: Kubectl::new(args.kubeconfig.clone())? };
-            demo.run(&Overlay::pushed(&images, &references)?)?;
-            progress::note(
-                "  The page       target/demo/kubectl port-forward service/buildkite-local 8384, then http://127.0.0.1:8384",
-            );
-        }
-        (Some(_), true) => Demo { kubectl: Kubectl::new(args.kubeconfig.clone())? }.remove()?,
-    }
-    Ok(())
-}
-
-/// Runs the demo on a cluster of this machine that has the images.
-pub(crate) fn on_local(cluster: &cluster::Running, images: &[Built]) -> Result<()> {
-    let demo = Demo { kubectl: Kubectl::new(Some(cluster.kubeconfig.clone()))? };
-    demo.run(&Overlay::loaded(images)?)?;
-    let service = ["get", "service", "buildkite-local", "--output=jsonpath={.spec.clusterIP}"];
-    let address = demo.kubectl.output(&service)?;
-    progress::note(&format!("  The page       http://{address}:8384, any name, with this password:"));
-    progress::note(&format!("                 {} {PASSWORD}", overlay::KUBECTL));
-    Ok(())
-}
-
-fn clean_local() -> Result<()> {
-    if !cluster::stop(CLUSTER)? {
-        progress::note("there is no demo to remove");
-    }
-    overlay::remove()?;
-    let cache = crate::cache::root()?;
-    progress::note(&format!("kept for the next time: {} (delete it to free the space)", cache.display()));
-    Ok(())
-}
-
-struct Demo {
-    kubectl: Kubectl,
-}
-
-impl Demo {
-    /// Installs everything, runs a build to its end, and says where to look.
-    fn run(&self, overlay: &Overlay) -> Result<()> {
-        progress::step("installing the operator, buildkite-local and a git server", || {
-            self.install(overlay)
-        })?;
-        progress::note("running the pipeline examples/demo/pipeline.yml");
-        self.build()?;
-        progress::step("waiting until no job pod is left", || {
-            let gone = [
-                "wait",
-                "pods",
-                "--selector=buildkite-operator.dev/build-job",
-                "--for=delete",
-                "--timeout=60s",
-            ];
-            self.kubectl.output(&gone)
-        })?;
-        overlay::write_kubectl(&self.kubectl.line())?;
-        let kubectl = overlay::KUBECTL;
-        progress::note("\nThe build passed, and no job pod is left. Where to look:");
-        progress::note(&format!("  Another build  {kubectl} {}", BUILD.join(" ")));
-        progress::note(&format!("  Jobs as seen   {kubectl} get buildjobs,pods --watch"));
-        progress::note(&format!("  The operator   {kubectl} logs deployment/buildkite-operator"));
-        Ok(())
-    }
-
-    fn install(&self, overlay: &Overlay) -> Result<()> {
-        self.kubectl.ensure_namespace()?;
-        self.kubectl.ensure_secret("buildkite-agent-token", "BUILDKITE_AGENT_TOKEN")?;
-        self.kubectl.ensure_secret("buildkite-local", "api-token")?;
-        self.kubectl.output(&["apply", "--kustomize", &overlay.directory().to_string_lossy()])?;
-        for deployment in DEPLOYMENTS {
-            let name = format!("deployment/{deployment}");
-            self.kubectl
-                .output(&["rollout", "status", &name, "--timeout=180s"])
-                .with_context(|| self.why(deployment))?;
-        }
-        Ok(())
-    }
-
-    /// What a deployment that does not come up has to say.
-    fn why(&self, deployment: &str) -> String {
-        let selector = format!("--selector=app.kubernetes.io/name={deployment}");
-        let said = [
-            self.kubectl.output(&["describe", "pods", &selector]),
-            self.kubectl.output(&["logs", &selector, "--tail=50"]),
-        ];
-        let said: Vec<String> =
-            said.into_iter().map(|text| text.unwrap_or_else(|error| format!("{error:#}"))).collect();
-        format!("{deployment} does not come up\n{}", said.join("\n"))
-    }
-
-    fn build(&self) -> Result<()> {
-        let mut command = self.kubectl.command(&BUILD);
-        let status = command.status().with_context(|| format!("starting {}", process::line(&command)))?;
-        if !status.success() {
-            let log = self.kubectl.output(&["logs", "deployment/buildkite-operator", "--tail=100"]);
-            progress::note(&log.unwrap_or_else(|error| format!("{error:#}")));
-        }
-        ensure!(status.success(), "the demo's build did not pass");
-        Ok(())
-    }
-
-    fn remove(&self) -> Result<()> {
-        let examples = crate::workspace().join("examples/demo");
-        let all = ["delete", "--ignore-not-found", "--kustomize", &examples.to_string_lossy()];
-        progress::step("removing the demo from your cluster", || self.kubectl.output(&all))?;
-        overlay::remove()
-    }
-}
-
-/// How kubectl shows what opens the page.
-const PASSWORD: &str =
-    r#"get secret buildkite-local --template='{{index .data "api-token" | base64decode}}'"#;
-
+/// How long the build may take: much longer than it does, also where images have to be pulled.
+const BUILD_LIMIT: Duration = Duration::from_mins(10);
 /// Starts a build inside the cluster, where everything is reachable, and follows it.
 const BUILD: [&str; 9] = [
     "exec",
@@ -169,61 +42,218 @@ const BUILD: [&str; 9] = [
     "--watch",
 ];
 
-struct Kubectl {
-    program: PathBuf,
-    kubeconfig: Option<PathBuf>,
+/// Where to run the demo, or that it should go away.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Remove everything that the demo made.
+    #[arg(long)]
+    clean: bool,
+    /// Run on your own cluster, the one that kubectl talks to, which pulls images from this registry path.
+    #[arg(long, value_name = "REPO")]
+    image_repo: Option<String>,
 }
 
-impl Kubectl {
-    fn new(kubeconfig: Option<PathBuf>) -> Result<Self> {
-        Ok(Self { program: deps::kubernetes()?.join("kubectl"), kubeconfig })
-    }
-
-    fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
-        if let Some(kubeconfig) = &self.kubeconfig {
-            command.arg("--kubeconfig").arg(kubeconfig);
+/// Does what the command line says.
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match (&args.image_repo, args.clean) {
+        (None, false) => on_this_machine(),
+        (None, true) => clean_this_machine(),
+        (Some(repo), false) => on_own_cluster(repo),
+        (Some(_), true) => {
+            let demo = Demo { kubectl: Kubectl::own()?, directory: directory("demo-own") };
+            demo.remove()?;
+            demo.remove_files()
         }
-        command.args(["--namespace", NAMESPACE]).args(args);
-        command
+    }
+}
+
+fn on_this_machine() -> Result<()> {
+    let cluster = cluster::start(CLUSTER)?;
+    let images = images::ensure(&Image::ALL)?;
+    images::load(&cluster.containerd_socket, &images)?;
+    let demo = Demo { kubectl: Kubectl::local(&cluster)?, directory: directory("demo") };
+    demo.run(&Overlay::loaded(&demo.directory, &images)?)?;
+    let script = demo.say_where_to_look()?;
+    let service = ["get", "service", "buildkite-local", "--output=jsonpath={.spec.clusterIP}"];
+    let address = demo.kubectl.output(&service)?;
+    progress::note(&format!("  The page       http://{address}:8384, any name, with this password:"));
+    progress::note(&format!("                 {script} {PASSWORD}"));
+    progress::note("  Clean up       make clean-demo");
+    Ok(())
+}
+
+fn clean_this_machine() -> Result<()> {
+    if !cluster::stop(CLUSTER)? {
+        progress::note("there is no demo to remove");
+    }
+    remove_directory(&directory("demo"))?;
+    let cache = crate::cache::root()?;
+    progress::note(&format!("kept for the next time: {} (delete it to free the space)", cache.display()));
+    Ok(())
+}
+
+fn on_own_cluster(repo: &str) -> Result<()> {
+    let demo = Demo { kubectl: Kubectl::own()?, directory: directory("demo-own") };
+    // Asked first: what may not be installed need not be built.
+    demo.check()?;
+    let images = images::ensure(&Image::ALL)?;
+    let references = images::push(repo, &images)?;
+    demo.run(&Overlay::pushed(&demo.directory, &images, &references)?)?;
+    let script = demo.say_where_to_look()?;
+    progress::note(&format!(
+        "  The page       {script} port-forward service/buildkite-local 8384, then http://127.0.0.1:8384,"
+    ));
+    progress::note("                 any name, with this password:");
+    progress::note(&format!("                 {script} {PASSWORD}"));
+    progress::note(&format!("  Clean up       make clean-demo IMAGE_REPO={repo}"));
+    Ok(())
+}
+
+/// The demo in one cluster, and its files in the build directory.
+struct Demo {
+    kubectl: Kubectl,
+    directory: PathBuf,
+}
+
+impl Demo {
+    /// Whether it may be installed in a cluster that has other users.
+    fn check(&self) -> Result<()> {
+        let namespace = self.kubectl.owner("namespace", NAMESPACE)?;
+        ownership::may_install(namespace, self.kubectl.owner("customresourcedefinition", DEFINITION)?)
     }
 
-    fn output(&self, args: &[&str]) -> Result<String> {
-        process::run(&mut self.command(args))
+    /// Installs everything and runs a build to its end.
+    fn run(&self, overlay: &Overlay) -> Result<()> {
+        let outcome = progress::step("installing the operator, buildkite-local and a git server", || {
+            self.install(overlay)
+        });
+        let outcome = outcome.and_then(|()| {
+            progress::note("running the pipeline examples/demo/pipeline.yml");
+            self.build()?;
+            progress::step("waiting until no job pod is left", || self.wait_for_pods())
+        });
+        if outcome.is_err() {
+            self.explain();
+        }
+        outcome
     }
 
-    /// How a person would call it.
-    fn line(&self) -> String {
-        process::line(&self.command(&[]))
+    fn install(&self, overlay: &Overlay) -> Result<()> {
+        self.kubectl.ensure_namespace()?;
+        self.kubectl.ensure_secret("buildkite-agent-token", "BUILDKITE_AGENT_TOKEN")?;
+        self.kubectl.ensure_secret("buildkite-local", "api-token")?;
+        self.kubectl.output(&["apply", "--kustomize", &overlay.directory().to_string_lossy()])?;
+        for deployment in DEPLOYMENTS {
+            let name = format!("deployment/{deployment}");
+            self.kubectl
+                .output(&["rollout", "status", &name, "--timeout=180s"])
+                .with_context(|| format!("{deployment} does not come up"))?;
+        }
+        Ok(())
     }
 
-    fn ensure_namespace(&self) -> Result<()> {
-        let manifest = format!("apiVersion: v1\nkind: Namespace\nmetadata: {{name: {NAMESPACE}}}\n");
-        let mut command = self.command(&["apply", "--filename=-"]);
-        process::run(command.stdin(process::input(&manifest)?)).map(drop)
+    fn build(&self) -> Result<()> {
+        match deadline::status(&mut self.kubectl.command(&BUILD), BUILD_LIMIT)? {
+            Some(status) if status.success() => Ok(()),
+            Some(_) => bail!("the demo's build did not pass"),
+            None => bail!("the demo's build did not end within {}", progress::duration(BUILD_LIMIT)),
+        }
     }
 
-    /// A Secret with a random value, made once and then left alone.
-    fn ensure_secret(&self, name: &str, key: &str) -> Result<()> {
-        if !self.output(&["get", "secret", name, "--ignore-not-found", "--output=name"])?.is_empty() {
+    fn wait_for_pods(&self) -> Result<()> {
+        let selector = "--selector=buildkite-operator.dev/build-job";
+        self.kubectl.output(&["wait", "pods", selector, "--for=delete", "--timeout=60s"]).map(drop)
+    }
+
+    /// Shows what the cluster knows about a failure.
+    fn explain(&self) {
+        let installed = format!("--selector=app.kubernetes.io/name in ({})", DEPLOYMENTS.join(", "));
+        let logs = [
+            "logs",
+            "--all-containers",
+            "--prefix",
+            "--ignore-errors",
+            "--tail=200",
+            "--max-log-requests=50",
+        ];
+        let questions: [(&str, Vec<&str>); 4] = [
+            ("BuildJobs", vec!["get", "buildjobs", "--output=yaml"]),
+            ("pods", vec!["describe", "pods"]),
+            ("logs of job pods", [&logs[..], &["--selector=buildkite-operator.dev/build-job"]].concat()),
+            ("logs of what the demo installed", [&logs[..], &[&installed]].concat()),
+        ];
+        for (title, question) in questions {
+            let answer = self.kubectl.output(&question).unwrap_or_else(|error| format!("{error:#}"));
+            progress::note(&format!("==== {title}\n{}", answer.trim_end()));
+        }
+    }
+
+    /// Says what a newcomer may type next, and returns the kubectl for it.
+    fn say_where_to_look(&self) -> Result<String> {
+        let script = self.write_script()?;
+        progress::note("\nThe build passed, and no job pod is left. Where to look:");
+        progress::note(&format!("  Another build  {script} {}", BUILD.join(" ")));
+        progress::note(&format!("  Jobs as seen   {script} get buildjobs,pods --watch"));
+        progress::note(&format!("  The operator   {script} logs deployment/buildkite-operator"));
+        Ok(script)
+    }
+
+    fn write_script(&self) -> Result<String> {
+        let script = self.directory.join("kubectl");
+        overlay::write(&script, &self.kubectl.script())?;
+        fs::set_permissions(&script, fs::Permissions::from_mode(0o755))
+            .with_context(|| format!("making {} executable", script.display()))?;
+        let here = std::env::current_dir().unwrap_or_default();
+        Ok(script.strip_prefix(here).unwrap_or(&script).display().to_string())
+    }
+
+    /// Removes the demo from a cluster that has other users.
+    fn remove(&self) -> Result<()> {
+        let namespace = self.kubectl.owner("namespace", NAMESPACE)?;
+        ownership::may_remove(namespace)?;
+        if namespace == Owner::Nobody {
+            progress::note("there is no demo to remove");
+        }
+        progress::step("removing the demo from the cluster", || {
+            self.kubectl.output(&["delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=180s"])
+        })?;
+        if self.kubectl.owner("customresourcedefinition", DEFINITION)? == Owner::Demo {
+            self.remove_definition()?;
+        }
+        Ok(())
+    }
+
+    /// With the definition all BuildJobs would go, also those of somebody else.
+    fn remove_definition(&self) -> Result<()> {
+        let jobs = self.kubectl.output(&["get", "buildjobs", "--all-namespaces", "--output=name"])?;
+        if !jobs.is_empty() {
+            progress::note(&format!("left in place: {DEFINITION}, as other namespaces have BuildJobs"));
             return Ok(());
         }
-        let value = random_token()?;
-        // Through standard input, as arguments can be seen by everybody on the machine.
-        let manifest = format!(
-            "apiVersion: v1\nkind: Secret\nmetadata: {{name: {name}}}\nstringData: {{{key}: {value}}}\n"
-        );
-        let mut command = self.command(&["create", "--filename=-"]);
-        process::run(command.stdin(process::input(&manifest)?)).map(drop)
+        self.kubectl
+            .output(&["delete", "customresourcedefinition", DEFINITION, "--ignore-not-found"])
+            .map(drop)
+    }
+
+    fn remove_files(&self) -> Result<()> {
+        remove_directory(&self.directory)
     }
 }
 
-fn random_token() -> Result<String> {
-    use std::io::Read;
-    let mut bytes = [0; 16];
-    let source = Path::new("/dev/urandom");
-    std::fs::File::open(source)
-        .and_then(|mut file| file.read_exact(&mut bytes))
-        .with_context(|| format!("reading {}", source.display()))?;
-    Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
+/// How kubectl shows what opens the page.
+const PASSWORD: &str =
+    r#"get secret buildkite-local --template='{{index .data "api-token" | base64decode}}'"#;
+
+/// A place for the files of one cluster's demo: kubectl for it, and what was applied.
+fn directory(name: &str) -> PathBuf {
+    workspace().join("target").join(name)
+}
+
+fn remove_directory(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("removing {}", path.display()))
+        }
+        _ => Ok(()),
+    }
 }

@@ -65,7 +65,7 @@ fn on_cluster(args: &Args, e2e: bool, demo: bool) -> Result<()> {
         outcome = end_to_end(args.filter.as_deref(), &cluster);
     }
     if demo && outcome.is_ok() {
-        outcome = demo::on_local(&cluster, &images);
+        outcome = demo::rehearse(&cluster, &images);
     }
     if outcome.is_err() {
         progress::note("==== the end of the cluster's logs");

@@ -1,7 +1,6 @@
 //! The demo's manifests with the images that were just built.
 
 use std::fs;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -10,23 +9,19 @@ use serde_json::{Value, json};
 use crate::images::{Built, Image};
 use crate::workspace;
 
-/// A kubectl for the demo's cluster and namespace, below the root of the source tree.
-pub(super) const KUBECTL: &str = "target/demo/kubectl";
-
-/// A directory for `kubectl apply --kustomize`.
+/// A directory for `kubectl apply --kustomize`, two levels below the root of the source tree.
 pub(super) struct Overlay(PathBuf);
 
 impl Overlay {
     /// With images as this machine's nodes know them.
-    pub(super) fn loaded(images: &[Built]) -> Result<Self> {
+    pub(super) fn loaded(directory: &Path, images: &[Built]) -> Result<Self> {
         let references: Vec<String> = images.iter().map(|image| image.reference.clone()).collect();
-        Self::pushed(images, &references)
+        Self::pushed(directory, images, &references)
     }
 
     /// With images under these references, in the order of `images`.
-    pub(super) fn pushed(images: &[Built], references: &[String]) -> Result<Self> {
-        let directory = place();
-        fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
+    pub(super) fn pushed(directory: &Path, images: &[Built], references: &[String]) -> Result<Self> {
+        fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
         let of = |image: Image| -> Result<(&Built, &str)> {
             let at = Image::ALL.iter().position(|other| *other == image);
             at.and_then(|at| Some((images.get(at)?, references.get(at)?.as_str())))
@@ -64,34 +59,12 @@ impl Overlay {
         });
         // JSON is YAML.
         write(&directory.join("kustomization.yaml"), &format!("{kustomization:#}\n"))?;
-        Ok(Self(directory))
+        Ok(Self(directory.to_owned()))
     }
 
     pub(super) fn directory(&self) -> &Path {
         &self.0
     }
-}
-
-/// A short way to type a long kubectl command line.
-pub(super) fn write_kubectl(line: &str) -> Result<()> {
-    let script = workspace().join(KUBECTL);
-    write(&script, &format!("#!/bin/sh\nexec {line} \"$@\"\n"))?;
-    fs::set_permissions(&script, fs::Permissions::from_mode(0o755))
-        .with_context(|| format!("making {} executable", script.display()))
-}
-
-/// Removes what the demo wrote into the build directory.
-pub(super) fn remove() -> Result<()> {
-    match fs::remove_dir_all(place()) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("removing {}", place().display()))
-        }
-        _ => Ok(()),
-    }
-}
-
-fn place() -> PathBuf {
-    workspace().join("target/demo")
 }
 
 fn digests(images: &[Built]) -> String {
@@ -112,7 +85,8 @@ fn patch(kind: &str, name: Option<&str>, operations: &Value) -> Value {
     json!({ "target": target, "patch": operations.to_string() })
 }
 
-fn write(path: &Path, text: &str) -> Result<()> {
+/// Writes a file.
+pub(super) fn write(path: &Path, text: &str) -> Result<()> {
     fs::write(path, text).with_context(|| format!("writing {}", path.display()))
 }
 
