@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that has to hold.
 
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
@@ -13,9 +14,9 @@ const CLUSTER: &str = "test";
 /// What to run.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Run this part alone.
-    #[arg(long, value_name = "PART")]
-    only: Option<Part>,
+    /// Run these parts alone.
+    #[arg(long, value_name = "PART", value_delimiter = ',')]
+    only: Vec<Part>,
     /// Run the end-to-end tests whose names contain this.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
@@ -30,56 +31,95 @@ enum Part {
     Lint,
     /// What needs no cluster.
     Unit,
-    /// End to end on a real cluster.
-    E2e,
     /// The demo.
     Demo,
+    /// End to end on a real cluster.
+    E2e,
 }
 
-/// Runs the parts in the order in which they are quick to fail.
+impl Args {
+    fn wants(&self, part: Part) -> bool {
+        self.only.is_empty() || self.only.contains(&part)
+    }
+
+    /// Whether a cluster is needed.
+    fn wants_cluster(&self) -> bool {
+        self.wants(Part::Demo) || self.wants(Part::E2e)
+    }
+}
+
+/// Runs the parts in the order in which they are quick to fail; what the machine lacks is found before all of them.
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let wanted = |part| args.only.is_none_or(|only| only == part);
-    if wanted(Part::Lint) {
-        cargo("checking the format", &["fmt", "--all", "--check"])?;
-        let lints = ["clippy", "--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"];
-        cargo("checking lints", &lints)?;
+    ensure!(
+        !args.wants_cluster() || rustix::process::geteuid().is_root(),
+        "the demo and the end-to-end tests make a cluster, which needs root: run this as root, or with --only lint,unit"
+    );
+    if args.wants_cluster() || args.wants(Part::Unit) {
+        deps::packages()?;
     }
-    if wanted(Part::Unit) {
-        // Shim tests run the program that ships, not a debug build of it.
-        let shim = binaries::shim()?;
-        let mut command = cargo_command(&["test", "--workspace", "--exclude", "bk-e2e", "--quiet"]);
-        check("running the tests that need no cluster", command.env("BUILDKITE_SHIM", shim))?;
+    let mut passed = Passed::default();
+    if args.wants(Part::Lint) {
+        passed.time("lint", lint)?;
     }
-    if wanted(Part::E2e) || wanted(Part::Demo) {
-        on_cluster(args, wanted(Part::E2e), wanted(Part::Demo))?;
+    if args.wants(Part::Unit) {
+        passed.time("unit", unit)?;
+    }
+    if args.wants_cluster() {
+        on_cluster(args, &mut passed)?;
+    }
+    progress::note(&passed.line());
+    Ok(())
+}
+
+fn lint() -> Result<()> {
+    check("checking the format", &mut cargo(&["fmt", "--all", "--check"]))?;
+    let lints = ["clippy", "--locked", "--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"];
+    check("checking lints", &mut cargo(&lints))
+}
+
+fn unit() -> Result<()> {
+    // Shim tests run the program that ships, not a debug build of it.
+    let shim = binaries::shim()?;
+    let mut command = cargo(&["test", "--locked", "--workspace", "--exclude", "bk-e2e", "--quiet"]);
+    check("running the tests that need no cluster", command.env("BUILDKITE_SHIM", shim))
+}
+
+/// Whatever happens on the cluster, it is removed afterwards.
+fn on_cluster(args: &Args, passed: &mut Passed) -> Result<()> {
+    let outcome = with_cluster(args, passed);
+    if outcome.is_err() {
+        progress::note("==== the end of the cluster's logs");
+        if let Err(error) = cluster::show_logs(CLUSTER, 30) {
+            progress::note(&format!("cannot show them: {error:#}"));
+        }
+    }
+    let removed = if args.keep { Ok(()) } else { cluster::stop(CLUSTER).map(drop) };
+    match (outcome, removed) {
+        (Err(error), Err(another)) => {
+            progress::note(&format!("error: {another:#}"));
+            Err(error)
+        }
+        (outcome, removed) => outcome.and(removed),
+    }
+}
+
+fn with_cluster(args: &Args, passed: &mut Passed) -> Result<()> {
+    let cluster = cluster::start(CLUSTER)?;
+    let images = images::ensure(&Image::ALL)?;
+    images::load(&cluster.containerd_socket, &images)?;
+    if args.wants(Part::Demo) {
+        progress::note("==== rehearsing the demo");
+        passed.time("demo", || demo::rehearse(&cluster, &images))?;
+    }
+    if args.wants(Part::E2e) {
+        passed.time("e2e", || end_to_end(args.filter.as_deref(), &cluster))?;
     }
     Ok(())
 }
 
-fn on_cluster(args: &Args, e2e: bool, demo: bool) -> Result<()> {
-    let cluster = cluster::start(CLUSTER)?;
-    let images = images::ensure(&Image::ALL)?;
-    images::load(&cluster.containerd_socket, &images)?;
-    let mut outcome = Ok(());
-    if e2e {
-        outcome = end_to_end(args.filter.as_deref(), &cluster);
-    }
-    if demo && outcome.is_ok() {
-        outcome = demo::rehearse(&cluster, &images);
-    }
-    if outcome.is_err() {
-        progress::note("==== the end of the cluster's logs");
-        cluster::show_logs(CLUSTER, 30)?;
-    }
-    if !args.keep {
-        cluster::stop(CLUSTER)?;
-    }
-    outcome
-}
-
 fn end_to_end(filter: Option<&str>, cluster: &cluster::Running) -> Result<()> {
     let operator = binaries::operator()?;
-    let mut command = cargo_command(&["test", "--package", "bk-e2e", "--test", "e2e", "--"]);
+    let mut command = cargo(&["test", "--locked", "--package", "bk-e2e", "--test", "e2e", "--"]);
     // The tests mostly wait for the cluster, so more of them than there are cores run at once.
     command
         .arg("--test-threads=4")
@@ -94,11 +134,7 @@ fn end_to_end(filter: Option<&str>, cluster: &cluster::Running) -> Result<()> {
     check("running the end-to-end tests", &mut command)
 }
 
-fn cargo(label: &str, args: &[&str]) -> Result<()> {
-    check(label, &mut cargo_command(args))
-}
-
-fn cargo_command(args: &[&str]) -> Command {
+fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO"));
     command.current_dir(workspace()).args(args);
     command
@@ -110,4 +146,35 @@ fn check(label: &str, command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("starting {}", process::line(command)))?;
     ensure!(status.success(), "{label} failed: {} ended with {status}", process::line(command));
     Ok(())
+}
+
+/// The parts that passed, and how long each took.
+#[derive(Default)]
+struct Passed(Vec<(&'static str, Duration)>);
+
+impl Passed {
+    fn time(&mut self, part: &'static str, work: impl FnOnce() -> Result<()>) -> Result<()> {
+        let started = Instant::now();
+        work()?;
+        self.0.push((part, started.elapsed()));
+        Ok(())
+    }
+
+    fn line(&self) -> String {
+        let parts = self.0.iter().map(|(part, took)| format!("{part} {}", progress::duration(*took)));
+        format!("all parts passed: {}", parts.collect::<Vec<_>>().join(", "))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_names_what_passed() {
+        let mut passed = Passed(vec![("lint", Duration::from_secs(121))]);
+        passed.time("unit", || Ok(())).unwrap();
+        passed.time("demo", || anyhow::bail!("no")).unwrap_err();
+        assert_eq!(passed.line(), "all parts passed: lint 2m01s, unit 0.0s");
+    }
 }
