@@ -1,7 +1,7 @@
 //! Pod → what matters about it for the job.
 
-use jiff::Timestamp;
-use k8s_openapi::api::core::v1::{ContainerState as KubeState, ContainerStatus, Pod};
+use jiff::{SignedDuration, Timestamp};
+use k8s_openapi::api::core::v1::{Container, ContainerState as KubeState, ContainerStatus, Pod};
 
 use crate::pod::{AGENT_CONTAINER, managed_containers};
 
@@ -14,15 +14,17 @@ pub struct PodFacts {
     pub uid: String,
     /// When it was created.
     pub created_at: Option<Timestamp>,
-    /// Whether somebody has asked for its deletion.
-    pub deleting: bool,
+    /// When a kubelet took it.
+    pub accepted_at: Option<Timestamp>,
+    /// When somebody asked for its deletion.
+    pub deleting_since: Option<Timestamp>,
     /// The node it is on.
     pub node: Option<String>,
     /// Whether the kubelet or the cluster has given it up as a whole.
     pub failed: Option<String>,
     /// Why it is not on a node yet.
     pub unscheduled: Option<String>,
-    /// The user's init containers.
+    /// The user's init containers, those that stay on as sidecars included, in the order of their start.
     pub init: Vec<ContainerFacts>,
     /// The containers that take turns, in that order.
     pub managed: Vec<ContainerFacts>,
@@ -37,6 +39,8 @@ pub struct ContainerFacts {
     pub name: String,
     /// Its image.
     pub image: String,
+    /// Whether it is an init container that stays on, and is started again whenever it ends.
+    pub sidecar: bool,
     /// What it does.
     pub state: ContainerState,
 }
@@ -73,9 +77,7 @@ impl PodFacts {
         let status = pod.status.clone().unwrap_or_default();
         let statuses = status.container_statuses.unwrap_or_default();
         let init_statuses = status.init_container_statuses.unwrap_or_default();
-        let container = |name: &str, image: Option<&str>| ContainerFacts::of(name, image, &statuses);
-        let agent_image =
-            spec.containers.iter().find(|c| c.name == AGENT_CONTAINER).and_then(|c| c.image.as_deref());
+        let agent = spec.containers.iter().find(|container| container.name == AGENT_CONTAINER);
         let failed = (status.phase.as_deref() == Some("Failed"))
             .then(|| join_words(status.reason.as_deref(), status.message.as_deref()));
         let unscheduled = status
@@ -88,7 +90,8 @@ impl PodFacts {
             name: pod.metadata.name.clone().unwrap_or_default(),
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             created_at: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
-            deleting: pod.metadata.deletion_timestamp.is_some(),
+            accepted_at: status.start_time.map(|time| time.0),
+            deleting_since: deleting_since(pod),
             node: spec.node_name.clone(),
             failed,
             unscheduled,
@@ -96,10 +99,12 @@ impl PodFacts {
                 .init_containers
                 .iter()
                 .flatten()
-                .map(|c| ContainerFacts::of(&c.name, c.image.as_deref(), &init_statuses))
+                .map(|container| ContainerFacts::of(container, &init_statuses))
                 .collect(),
-            managed: managed_containers(&spec).map(|c| container(&c.name, c.image.as_deref())).collect(),
-            agent: container(AGENT_CONTAINER, agent_image),
+            managed: managed_containers(&spec)
+                .map(|container| ContainerFacts::of(container, &statuses))
+                .collect(),
+            agent: ContainerFacts::of(agent.unwrap_or(&Container::default()), &statuses),
         }
     }
 
@@ -111,6 +116,11 @@ impl PodFacts {
     /// Whether every managed container has ended.
     pub fn managed_ended(&self) -> bool {
         !self.managed.is_empty() && self.managed.iter().all(ContainerFacts::is_ended)
+    }
+
+    /// Whether somebody has asked for its deletion.
+    pub fn is_deleting(&self) -> bool {
+        self.deleting_since.is_some()
     }
 
     /// Whether nothing more will come from this pod.
@@ -125,17 +135,33 @@ impl PodFacts {
 
     /// The first managed container, by turn, that ended with a status other than 0.
     pub fn first_failure(&self) -> Option<(&ContainerFacts, i32)> {
-        self.managed.iter().find_map(|container| {
-            container.exit_status().filter(|status| *status != 0).map(|status| (container, status))
-        })
+        self.managed.iter().find_map(ContainerFacts::failure)
+    }
+
+    /// The init container that failed, which ends the pod before any agent has started. One that was killed
+    /// with its pod has not failed: that says nothing about the job.
+    pub fn failed_init(&self) -> Option<(&ContainerFacts, i32)> {
+        let taken_away = self.is_deleting() || self.given_up().is_some();
+        let failure =
+            || self.init.iter().filter(|container| !container.sidecar).find_map(ContainerFacts::failure);
+        if taken_away { None } else { failure() }
+    }
+
+    /// Why the kubelet or the cluster has given the pod up, if its containers are not reason enough.
+    pub fn given_up(&self) -> Option<&str> {
+        self.failed.as_deref().filter(|reason| !reason.is_empty())
     }
 }
 
 impl ContainerFacts {
-    fn of(name: &str, image: Option<&str>, statuses: &[ContainerStatus]) -> Self {
-        let status = statuses.iter().find(|status| status.name == name);
-        let state = ContainerState::of(status.and_then(|status| status.state.as_ref()));
-        Self { name: name.to_owned(), image: image.unwrap_or_default().to_owned(), state }
+    fn of(container: &Container, statuses: &[ContainerStatus]) -> Self {
+        let status = statuses.iter().find(|status| status.name == container.name);
+        Self {
+            name: container.name.clone(),
+            image: container.image.clone().unwrap_or_default(),
+            sidecar: container.restart_policy.as_deref() == Some("Always"),
+            state: ContainerState::of(status.and_then(|status| status.state.as_ref())),
+        }
     }
 
     /// Whether it has not started.
@@ -146,6 +172,15 @@ impl ContainerFacts {
     /// Whether it has ended.
     pub fn is_ended(&self) -> bool {
         matches!(self.state, ContainerState::Ended { .. })
+    }
+
+    /// Whether an init container has done what the containers after it wait for.
+    pub fn lets_others_start(&self) -> bool {
+        if self.sidecar { self.state == ContainerState::Running } else { self.exit_status() == Some(0) }
+    }
+
+    fn failure(&self) -> Option<(&Self, i32)> {
+        self.exit_status().filter(|status| *status != 0).map(|status| (self, status))
     }
 
     /// Its exit status, once it has ended.
@@ -184,6 +219,13 @@ impl ContainerState {
             message: waiting.message.unwrap_or_default().trim().to_owned(),
         }
     }
+}
+
+/// The API server stamps a pod with the end of its grace period.
+fn deleting_since(pod: &Pod) -> Option<Timestamp> {
+    let end = pod.metadata.deletion_timestamp.as_ref()?.0;
+    let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or_default());
+    end.checked_sub(grace).ok()
 }
 
 fn join_words(reason: Option<&str>, message: Option<&str>) -> String {

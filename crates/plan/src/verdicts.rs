@@ -175,20 +175,21 @@ pub fn agent_elsewhere() -> Verdict {
 
 /// What keeps the pod from starting, if it is more than a matter of time.
 pub fn blocker(facts: &PodFacts) -> Option<Blocker> {
-    let init_failure = facts.init.iter().find_map(|container| match container.exit_status() {
-        Some(status) if status != 0 => {
-            Some(Blocker { verdict: init_failed(container, status), permanent: true })
-        }
-        _ => None,
-    });
-    init_failure
+    // A sidecar that cannot be started again later is no concern of the start.
+    if facts.all_started() {
+        return None;
+    }
+    init_failed(facts)
+        .map(|verdict| Blocker { verdict, permanent: true })
         .or_else(|| facts.init.iter().chain(&facts.managed).chain([&facts.agent]).find_map(blocked_container))
 }
 
-fn init_failed(container: &ContainerFacts, status: i32) -> Verdict {
+/// An init container failed: no agent has started, and none will.
+pub fn init_failed(facts: &PodFacts) -> Option<Verdict> {
+    let (container, status) = facts.failed_init()?;
     let message = format!("init container {} ended with exit status {status}", container.name);
     let advice = Some("read the log of the init container");
-    verdict(VerdictCode::ContainerNotStarted, Fault::User, message, advice, Some(status))
+    Some(verdict(VerdictCode::ContainerNotStarted, Fault::User, message, advice, Some(status)))
 }
 
 fn blocked_container(container: &ContainerFacts) -> Option<Blocker> {
@@ -235,8 +236,11 @@ pub fn waiting_for(facts: &PodFacts) -> Option<String> {
     if let Some(blocker) = blocker(facts) {
         return Some(blocker.verdict.message);
     }
+    if facts.all_started() {
+        return None;
+    }
     let container =
-        facts.init.iter().find(|c| !c.is_ended()).or_else(|| {
+        facts.init.iter().find(|container| !container.lets_others_start()).or_else(|| {
             facts.managed.iter().chain([&facts.agent]).find(|container| container.is_waiting())
         })?;
     Some(match &container.state {

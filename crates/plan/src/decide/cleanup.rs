@@ -7,7 +7,7 @@ use super::{Action, Case, Decision};
 
 pub(super) fn decide(case: &Case<'_>) -> Decision {
     if let Some(facts) = &case.seen.pod {
-        let actions = if facts.deleting {
+        let actions = if facts.is_deleting() {
             Vec::new()
         } else {
             vec![Action::DeletePod { name: facts.name.clone(), uid: facts.uid.clone() }]

@@ -31,6 +31,12 @@ pub(super) fn by_remote(case: &Case<'_>) -> Option<Decision> {
 
 /// The pod has ended, or the containers that do the work have, and Buildkite has not said so yet.
 pub(super) fn by_pod(case: &Case<'_>, facts: &PodFacts) -> Decision {
+    // Another pod would fail in the same way. If an agent has the job, it is in another pod.
+    if let Some(verdict) = verdicts::init_failed(facts)
+        && case.remote_state() != Some(RemoteState::Acquired)
+    {
+        return case.fail_unacquired(verdict);
+    }
     if case.is_standalone() {
         return standalone(case, facts);
     }
@@ -63,7 +69,7 @@ fn not_acquired(case: &Case<'_>, facts: &PodFacts) -> Decision {
         return case.fail_unacquired(verdicts::agent_not_started(Some(facts), attempts));
     }
     let mut decision = Decision::wait(true, SignedDuration::from_secs(1));
-    if !facts.deleting {
+    if !facts.is_deleting() {
         decision.actions.push(Action::DeletePod { name: facts.name.clone(), uid: facts.uid.clone() });
     }
     decision

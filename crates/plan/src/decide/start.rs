@@ -22,7 +22,7 @@ pub(super) fn decide(case: &Case<'_>, facts: &PodFacts) -> Decision {
     let mut decision = follow(case, facts);
     if let Some(remote) = acquired {
         let left = LEASE - case.seen.now.duration_since(remote.asked_at);
-        decision.ask_remote = facts.deleting || !left.is_positive();
+        decision.ask_remote = facts.is_deleting() || !left.is_positive();
         decision.look_again = Some(if decision.ask_remote { SOON } else { left });
     } else {
         // Until an agent has the job, only Buildkite knows whether it has been cancelled.

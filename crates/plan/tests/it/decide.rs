@@ -11,8 +11,8 @@ use bk_plan::{
 };
 use rstest::rstest;
 use scene::{
-    Scene, after_init, because, buildkite, deleting, ended, evicted, pending, pod, running, scene,
-    standalone, unscheduled, waiting,
+    Scene, because, beside, buildkite, deleting, ended, evicted, failed_in_init, in_init, pending, pod,
+    running, scene, standalone, unscheduled, waiting,
 };
 
 #[rstest]
@@ -78,8 +78,40 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
     "write Starting ContainerNotStarted; finish ContainerNotStarted -1; write Failed ContainerNotStarted -1; ask"
 )]
 #[case::an_init_container_that_fails(
-    buildkite().pod(after_init(pod(pending(), pending()), ended(4, 2))).at(3),
+    buildkite().pod(failed_in_init(ended(4, 2))).at(3),
     "write Starting ContainerNotStarted; finish ContainerNotStarted 4; write Failed ContainerNotStarted 4; ask"
+)]
+#[case::an_init_container_that_fails_before_the_kubelet_has_said_all(
+    buildkite().pod(in_init(ended(4, 2))).word(Waiting, 2).at(3),
+    "write Starting ContainerNotStarted; finish ContainerNotStarted 4; write Failed ContainerNotStarted 4; ask"
+)]
+#[case::a_standalone_jobs_init_container_that_fails(
+    standalone().pod(failed_in_init(ended(4, 2))).at(3),
+    "write Failed ContainerNotStarted 4"
+)]
+#[case::an_init_container_that_fails_while_another_agent_has_the_job(
+    buildkite().pod(failed_in_init(ended(4, 2))).word(Acquired, 3).at(3),
+    "write Failed AgentLost; notify AgentLost"
+)]
+#[case::an_init_container_that_is_evicted(
+    buildkite().pod(evicted(in_init(ended(137, 2)))).word(Waiting, 5).at(5),
+    "delete buildkite-nightly u1; ask; again in 1s"
+)]
+#[case::an_init_container_that_is_deleted_with_its_pod(
+    buildkite().pod(deleting(in_init(ended(143, 2)))).word(Waiting, 5).at(5),
+    "ask; again in 1m 55s"
+)]
+#[case::an_init_container_that_takes_its_time(
+    buildkite().pod(in_init(running())).word(Waiting, 9).at(10),
+    "ask; again in 1m 50s"
+)]
+#[case::a_sidecar_that_was_started_again(
+    buildkite().pod(beside(ended(1, 2), in_init(pending()))).word(Waiting, 9).at(10),
+    "ask; again in 1m 50s"
+)]
+#[case::a_sidecar_whose_image_does_not_exist(
+    buildkite().pod(beside(waiting("ErrImagePull", "not found"), in_init(pending()))).at(3),
+    "write Starting ImageUnavailable; finish ImageUnavailable -1; write Failed ImageUnavailable -1; ask"
 )]
 #[case::no_node(
     buildkite().pod(unscheduled(pod(pending(), pending()))).at(10),
@@ -342,6 +374,30 @@ fn a_pod_that_the_api_server_refuses_ends_the_job() {
 #[case(
     buildkite().running_since(10).pod(pod(running(), running())).word(Waiting, 132).at(133),
     "the job did not start within 120 s; it was waiting for its agent to take it"
+)]
+#[case(
+    buildkite()
+        .running_since(10)
+        .pod(beside(waiting("CrashLoopBackOff", ""), pod(running(), running())))
+        .word(Waiting, 132)
+        .at(133),
+    "the job did not start within 120 s; it was waiting for its agent to take it"
+)]
+#[case(
+    buildkite().starting(0).pod(beside(running(), in_init(running()))).at(130),
+    "the job did not start within 120 s; it was waiting for container prepare"
+)]
+#[case(
+    buildkite().starting(0).pod(beside(waiting("CrashLoopBackOff", ""), in_init(pending()))).at(130),
+    "the job did not start within 120 s; it was waiting for container database (CrashLoopBackOff)"
+)]
+#[case(
+    buildkite().starting(0).pod(beside(running(), in_init(ended(0, 2)))).at(130),
+    "the job did not start within 120 s; it was waiting for container container-0 (PodInitializing)"
+)]
+#[case(
+    buildkite().starting(0).pod(failed_in_init(ended(4, 2))).at(3),
+    "init container prepare ended with exit status 4"
 )]
 #[case(
     buildkite().running_since(10).pod(pod(because("OOMKilled", 137, 20), running())).word(Finished, 21).at(21),

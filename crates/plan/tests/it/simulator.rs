@@ -6,11 +6,13 @@
 //!
 //! - [`world`]: the clock and the events
 //! - [`kubelet`]: what pods do
+//! - [`init`]: what their init containers do
 //! - [`buildkite`]: who has the job
 //! - [`operator`]: the loop around `decide`
 //! - [`invariants`]: what must hold
 
 mod buildkite;
+mod init;
 pub(crate) mod invariants;
 mod kubelet;
 mod operator;

@@ -9,8 +9,8 @@ use bk_plan::{
 use proptest::prelude::*;
 
 use super::scene::{
-    Scene, after_init, because, buildkite, container, deleting, ended, evicted, pending, pod, running,
-    seconds, standalone, unscheduled, verdict, waiting,
+    Scene, because, beside, buildkite, container, deleting, ended, evicted, failed_in_init, pending, pod,
+    running, seconds, standalone, unscheduled, verdict, waiting,
 };
 use crate::{fixtures::rules, simulator::invariants};
 
@@ -34,7 +34,8 @@ fn any_pod() -> impl Strategy<Value = PodFacts> {
         1 => Just(deleting as fn(PodFacts) -> PodFacts),
         1 => Just(evicted as fn(PodFacts) -> PodFacts),
         1 => Just(unscheduled as fn(PodFacts) -> PodFacts),
-        1 => Just((|pod| after_init(pod, ended(1, 2))) as fn(PodFacts) -> PodFacts),
+        1 => Just((|_| failed_in_init(ended(1, 2))) as fn(PodFacts) -> PodFacts),
+        1 => Just((|pod| beside(ended(1, 2), pod)) as fn(PodFacts) -> PodFacts),
     ];
     (container_state(), prop::option::of(container_state()), container_state(), change).prop_map(
         |(first, second, agent, change)| {
@@ -185,7 +186,7 @@ proptest! {
     #[test]
     fn nothing_waits_for_ever(scene in any_scene()) {
         let rules = rules();
-        if scene.job.is_terminal() || scene.pod.as_ref().is_some_and(|pod| pod.deleting) {
+        if scene.job.is_terminal() || scene.pod.as_ref().is_some_and(PodFacts::is_deleting) {
             return Ok(());
         }
         let late = scene.now.max(super::scene::time(800)) + rules.start_deadline * 2 + seconds(10);

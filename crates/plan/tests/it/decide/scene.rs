@@ -198,7 +198,8 @@ pub(crate) fn pod(managed: ContainerState, agent: ContainerState) -> PodFacts {
         name: String::new(),
         uid: "u1".to_owned(),
         created_at: Some(time(1)),
-        deleting: false,
+        accepted_at: Some(time(1)),
+        deleting_since: None,
         node: Some("node-1".to_owned()),
         failed: None,
         unscheduled: None,
@@ -209,7 +210,7 @@ pub(crate) fn pod(managed: ContainerState, agent: ContainerState) -> PodFacts {
 }
 
 pub(crate) fn container(name: &str, state: ContainerState) -> ContainerFacts {
-    ContainerFacts { name: name.to_owned(), image: "busybox".to_owned(), state }
+    ContainerFacts { name: name.to_owned(), image: "busybox".to_owned(), sidecar: false, state }
 }
 
 pub(crate) fn pending() -> ContainerState {
@@ -239,7 +240,11 @@ pub(crate) fn because(reason: &str, exit_status: i32, seconds: i64) -> Container
 }
 
 pub(crate) fn deleting(pod: PodFacts) -> PodFacts {
-    PodFacts { deleting: true, ..pod }
+    deleting_since(2, pod)
+}
+
+pub(crate) fn deleting_since(seconds: i64, pod: PodFacts) -> PodFacts {
+    PodFacts { deleting_since: Some(time(seconds)), ..pod }
 }
 
 pub(crate) fn evicted(pod: PodFacts) -> PodFacts {
@@ -250,8 +255,21 @@ pub(crate) fn unscheduled(pod: PodFacts) -> PodFacts {
     PodFacts { unscheduled: Some("Unschedulable: 0/3 nodes".to_owned()), node: None, ..pod }
 }
 
-pub(crate) fn after_init(pod: PodFacts, init: ContainerState) -> PodFacts {
-    PodFacts { init: vec![container("prepare", init)], ..pod }
+/// A pod that is at its init container; the others wait for that.
+pub(crate) fn in_init(init: ContainerState) -> PodFacts {
+    let others = waiting("PodInitializing", "");
+    PodFacts { init: vec![container("prepare", init)], ..pod(others.clone(), others) }
+}
+
+/// A pod whose init container has failed. The kubelet says in the same breath that the pod has.
+pub(crate) fn failed_in_init(init: ContainerState) -> PodFacts {
+    PodFacts { failed: Some(String::new()), ..in_init(init) }
+}
+
+/// With a native sidecar before everything else.
+pub(crate) fn beside(sidecar: ContainerState, mut pod: PodFacts) -> PodFacts {
+    pod.init.insert(0, ContainerFacts { sidecar: true, ..container("database", sidecar) });
+    pod
 }
 
 /// Durations that a property may add up.

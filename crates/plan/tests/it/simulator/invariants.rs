@@ -1,6 +1,6 @@
 //! What must hold in every world, whatever goes wrong in it.
 
-use bk_api::{BuildJob, Phase, VerdictCode};
+use bk_api::{BuildJob, BuildJobStatus, Phase, VerdictCode};
 use bk_plan::{
     decide::{Action, Decision, Observed},
     remote::RemoteState,
@@ -8,6 +8,7 @@ use bk_plan::{
 
 use super::{
     buildkite::{Outcome, State},
+    init::INIT_FAILURE,
     world::World,
 };
 
@@ -53,6 +54,13 @@ pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<St
     None
 }
 
+/// A pod is about to be created.
+pub(crate) fn before_create(world: &mut World) {
+    if world.init_failed && !world.disturbed {
+        world.violate("another pod is made although an init container has failed");
+    }
+}
+
 /// A pod is about to be deleted by the operator.
 pub(crate) fn before_delete(world: &mut World, uid: &str) {
     let ended = world.job.as_ref().is_none_or(BuildJob::is_terminal);
@@ -95,7 +103,20 @@ pub(crate) fn of_write(world: &mut World, before: &BuildJob) {
         }
     }
     if !world.disturbed {
-        agreement(world, new.phase, new.verdict.map(|verdict| verdict.code));
+        agreement(world, new.phase, new.verdict.as_ref().map(|verdict| verdict.code));
+        if world.init_failed && new.phase == Phase::Failed {
+            of_failed_init(world, &new);
+        }
+    }
+}
+
+/// It is said what the init container ended with.
+fn of_failed_init(world: &mut World, status: &BuildJobStatus) {
+    let code = status.verdict.as_ref().map(|verdict| verdict.code);
+    let expected = (Some(VerdictCode::ContainerNotStarted), Some(INIT_FAILURE));
+    let found = (code, status.exit_status);
+    if found != expected {
+        world.violate(format!("an init container failed, and {found:?} came of it"));
     }
 }
 

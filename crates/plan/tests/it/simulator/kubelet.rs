@@ -6,7 +6,10 @@ use k8s_openapi::api::core::v1::{
     Pod, PodCondition, PodStatus,
 };
 
-use super::world::{Event, Fault, Instant, World, whole_seconds};
+use super::{
+    init::InitStep,
+    world::{Event, Fault, Instant, World, whole_seconds},
+};
 
 /// What a pod does on its node.
 #[derive(Default)]
@@ -16,7 +19,7 @@ pub(crate) struct Life {
     containers: Vec<String>,
     running: usize,
     /// The processes are gone.
-    dead: bool,
+    pub(super) dead: bool,
     agent_dead: bool,
     acquired: bool,
     /// When the command ended, and how.
@@ -26,6 +29,7 @@ pub(crate) struct Life {
 #[derive(Clone, Copy)]
 pub(crate) enum Step {
     Placed,
+    Init(InitStep),
     Blocked { container: usize, reason: &'static str, message: &'static str },
     Started { container: usize },
     AgentActs,
@@ -72,11 +76,14 @@ impl World {
         match step {
             Step::Removed => return self.remove(uid),
             Step::HeartbeatMissed => return self.report(uid, -1),
+            // It has ended by itself meanwhile.
+            Step::Terminated if self.lives[uid].dead => return self.remove(uid),
             _ if self.lives[uid].dead => return,
             _ => {}
         }
         match step {
             Step::Placed => self.place(uid),
+            Step::Init(step) => self.init(uid, step),
             Step::Blocked { container, reason, message } => {
                 let waiting = ContainerStateWaiting {
                     reason: Some(reason.to_owned()),
@@ -104,6 +111,12 @@ impl World {
             pod.status = None;
             pod.spec.as_mut().expect("it has a spec").node_name = Some("node-1".to_owned());
         });
+        if !self.begin_init(uid) {
+            self.start_containers(uid);
+        }
+    }
+
+    pub(super) fn start_containers(&mut self, uid: &str) {
         for container in 0..self.lives[uid].containers.len() {
             let mut delay = self.random.between(50, 1_500);
             let fate = self.random.between(0, 100);
@@ -347,7 +360,7 @@ impl World {
         self.lose_agent(uid);
     }
 
-    fn life(&mut self, uid: &str) -> &mut Life {
+    pub(super) fn life(&mut self, uid: &str) -> &mut Life {
         self.lives.get_mut(uid).expect("every pod has a life")
     }
 
@@ -366,7 +379,7 @@ impl World {
         });
     }
 
-    fn change_pod(&mut self, uid: &str, change: impl FnOnce(&mut Pod)) {
+    pub(super) fn change_pod(&mut self, uid: &str, change: impl FnOnce(&mut Pod)) {
         let name = self.lives[uid].name.clone();
         if let Some(pod) = self.pods.get_mut(&name).filter(|pod| pod.metadata.uid.as_deref() == Some(uid)) {
             change(pod);
@@ -374,7 +387,7 @@ impl World {
         }
     }
 
-    fn terminated(&self, exit: i32, at: Instant) -> ContainerState {
+    pub(super) fn terminated(&self, exit: i32, at: Instant) -> ContainerState {
         let terminated = ContainerStateTerminated {
             exit_code: exit,
             reason: (exit == 137).then(|| "OOMKilled".to_owned()),

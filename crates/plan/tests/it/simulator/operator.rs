@@ -194,6 +194,7 @@ impl World {
                 }
                 if !self.pods.contains_key(&name) {
                     self.writes += 1;
+                    super::invariants::before_create(self);
                     self.store_pod(*pod);
                 }
             }
@@ -321,7 +322,13 @@ fn describe(seen: &Observed<'_>, decision: &Decision) -> String {
     let pod = seen.pod.as_ref().map(|pod| {
         let containers: Vec<_> =
             pod.managed.iter().chain([&pod.agent]).map(|c| format!("{:?}", c.state)).collect();
-        format!("{} deleting={} failed={:?} [{}]", pod.uid, pod.deleting, pod.failed, containers.join(", "))
+        format!(
+            "{} deleting={} failed={:?} [{}]",
+            pod.uid,
+            pod.is_deleting(),
+            pod.failed,
+            containers.join(", ")
+        )
     });
     let actions: Vec<_> = decision.actions.iter().map(name_of).collect();
     format!(

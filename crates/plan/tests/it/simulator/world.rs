@@ -9,6 +9,7 @@ use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
 
 use super::{
     buildkite::{Buildkite, Outcome},
+    init,
     kubelet::{Life, Step},
     operator::Operator,
     random::Random,
@@ -57,6 +58,8 @@ pub(crate) struct World {
     queue: BTreeMap<(Instant, u64), Event>,
     sequence: u64,
     pub(crate) random: Random,
+    /// A second source of numbers, for what only some worlds have: the others stay as they are.
+    pub(crate) details: Random,
     pub(crate) rules: Rules,
     /// The API server's truth.
     pub(crate) job: Option<BuildJob>,
@@ -71,6 +74,8 @@ pub(crate) struct World {
     pub(crate) starts: u32,
     /// How the user's command ended.
     pub(crate) exit: Option<i32>,
+    /// Whether an init container has failed.
+    pub(crate) init_failed: bool,
     /// Whether something took the pod or the agent away from a job that had not ended.
     pub(crate) disturbed: bool,
     pub(crate) crashes: u32,
@@ -89,6 +94,10 @@ impl World {
             let label = (bk_api::names::LABEL_SPAWNED_FROM.to_owned(), "default".to_owned());
             job.metadata.labels = Some([label].into());
         }
+        let mut details = Random::new(!seed);
+        if details.chance(20) {
+            job.spec.kubernetes = serde_json::from_str(init::POD_SPEC).expect("the fixture is an object");
+        }
         let outage = if random.chance(10) {
             let begin = random.between(0, 30_000);
             begin..begin + random.span(120_000)
@@ -101,6 +110,7 @@ impl World {
             sequence: 0,
             operator: Operator::new(&mut random),
             random,
+            details,
             rules: fixtures::rules(),
             job: Some(job),
             pods: BTreeMap::new(),
@@ -109,6 +119,7 @@ impl World {
             buildkite: (!standalone).then(|| Buildkite::new(outage)),
             starts: 0,
             exit: None,
+            init_failed: false,
             disturbed: false,
             crashes: 0,
             violation: None,
