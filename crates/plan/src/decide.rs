@@ -54,7 +54,7 @@ pub struct Observed<'a> {
 pub struct Rules {
     /// What pods are made of.
     pub pod: PodSettings,
-    /// How long a job may take until all of its containers run.
+    /// How long a pod may take until all of its containers run.
     pub start_deadline: SignedDuration,
     /// How long an image may fail to be pulled for reasons that can pass.
     pub image_pull_grace: SignedDuration,
@@ -197,12 +197,6 @@ impl Case<'_> {
         let actions =
             vec![recorded, Action::FinishRemote(verdict.clone()), self.ended(Phase::Failed, verdict)];
         Decision { actions, ask_remote: true, ..Decision::default() }
-    }
-
-    /// How long the job has existed by our own record.
-    fn age(&self) -> SignedDuration {
-        let created = self.seen.job.metadata.creation_timestamp.as_ref().map_or(self.seen.now, |time| time.0);
-        self.seen.now.duration_since(created)
     }
 }
 

@@ -191,7 +191,8 @@ impl ContainerFacts {
         }
     }
 
-    fn ended_at(&self) -> Option<Timestamp> {
+    /// When it ended, to the second, rounded down.
+    pub fn ended_at(&self) -> Option<Timestamp> {
         match self.state {
             ContainerState::Ended { at, .. } => at,
             _ => None,

@@ -1,11 +1,15 @@
 //! From the pod's creation until its end: follow it, and give up if it cannot start.
 
 use bk_api::{BuildJobStatus, Phase};
-use jiff::SignedDuration;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{Case, Decision, not_at_once};
-use crate::{facts::PodFacts, remote::RemoteState, verdicts};
+use crate::{
+    facts::{ContainerFacts, PodFacts},
+    remote::RemoteState,
+    verdicts,
+};
 
 /// How old Buildkite's word may become while an agent has the job. A node that has died says no more, an agent
 /// may hang, and the agent that has the job need not be ours: Buildkite alone hears of the end then.
@@ -44,11 +48,11 @@ fn give_up(case: &Case<'_>, facts: &PodFacts) -> Option<Decision> {
             .then(|| case.fail_unacquired(verdicts::start_timeout(Some(facts), deadline.as_secs())));
     }
     if let Some(blocker) = verdicts::blocker(facts)
-        && (blocker.permanent || waited(case, facts) >= case.rules.image_pull_grace)
+        && (blocker.permanent || !grace_left(case, facts).is_positive())
     {
         return Some(case.fail_unacquired(blocker.verdict));
     }
-    (case.age() >= deadline)
+    (!time_left(case, facts).is_positive())
         .then(|| case.fail_unacquired(verdicts::start_timeout(Some(facts), deadline.as_secs())))
 }
 
@@ -75,11 +79,9 @@ fn follow(case: &Case<'_>, facts: &PodFacts) -> Decision {
 fn deadline(case: &Case<'_>, facts: &PodFacts) -> Option<SignedDuration> {
     let deadline = case.rules.start_deadline;
     if !facts.all_started() {
-        let left = deadline - case.age();
-        return Some(match verdicts::blocker(facts) {
-            Some(_) => left.min(case.rules.image_pull_grace - waited(case, facts)),
-            None => left,
-        });
+        let left = time_left(case, facts);
+        let blocked = verdicts::blocker(facts).is_some();
+        return Some(if blocked { left.min(grace_left(case, facts)) } else { left });
     }
     if case.is_standalone() {
         return None;
@@ -90,9 +92,22 @@ fn deadline(case: &Case<'_>, facts: &PodFacts) -> Option<SignedDuration> {
     Some(left.max(SOON))
 }
 
-/// How long the pod has existed.
-fn waited(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
-    facts.created_at.map(|created| case.seen.now.duration_since(created)).unwrap_or_default()
+/// How long the containers still have to start. Every pod has the whole time: neither a quota that kept it from
+/// being created, nor the pods before it, count against it.
+fn time_left(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
+    case.rules.start_deadline - since(case, facts.created_at)
+}
+
+/// How long what blocks a container may still pass. No image was wanted before there was a node, and those of
+/// the containers not before the init containers were done.
+fn grace_left(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
+    let accepted = facts.accepted_at.or(facts.created_at);
+    let initialised = facts.init.iter().filter(|c| !c.sidecar).filter_map(ContainerFacts::ended_at).max();
+    case.rules.image_pull_grace - since(case, accepted.max(initialised))
+}
+
+fn since(case: &Case<'_>, time: Option<Timestamp>) -> SignedDuration {
+    time.map(|time| case.seen.now.duration_since(time)).unwrap_or_default()
 }
 
 /// Whether the pod is kept from starting by something that may stay.

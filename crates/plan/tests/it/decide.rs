@@ -11,16 +11,20 @@ use bk_plan::{
 };
 use rstest::rstest;
 use scene::{
-    Scene, because, beside, buildkite, deleting, ended, evicted, failed_in_init, in_init, pending, pod,
-    running, scene, standalone, unscheduled, waiting,
+    Scene, accepted, because, beside, buildkite, created, deleting, ended, evicted, failed_in_init, in_init,
+    pending, pod, running, scene, standalone, unscheduled, waiting,
 };
 
 #[rstest]
 #[case::a_new_job(buildkite(), "create buildkite-nightly; write Starting; ask; again in 2m")]
 #[case::a_new_standalone_job(standalone(), "create buildkite-nightly; write Starting; again in 2m")]
+#[case::a_job_that_has_had_no_pod_for_long(
+    buildkite().word(Waiting, 9_999).at(10_000),
+    "create buildkite-nightly; write Starting; ask; again in 2m"
+)]
 #[case::a_pod_whose_status_was_never_written_is_adopted(
     buildkite().pod(pod(pending(), pending())).at(2),
-    "write Starting; ask; again in 1m 58s"
+    "write Starting; ask; again in 1m 59s"
 )]
 #[case::an_attempt_whose_pod_was_never_made(
     buildkite().attempt(1).word(Waiting, 1).at(2),
@@ -48,7 +52,24 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 }
 
 #[rstest]
-#[case::in_time(buildkite().pod(pod(pending(), pending())).word(Waiting, 9).at(10), "ask; again in 1m 50s")]
+#[case::in_time(buildkite().pod(pod(pending(), pending())).word(Waiting, 9).at(10), "ask; again in 1m 51s")]
+#[case::a_pod_that_could_not_be_made_for_long(
+    buildkite().pod(created(1_000, unscheduled(pod(pending(), pending())))).word(Waiting, 1_000).at(1_001),
+    "write Starting (waits for a node (Unschedulable: 0/3 nodes)); ask; again in 1m 59s"
+)]
+#[case::a_registry_that_is_away_when_a_node_was_found_at_last(
+    buildkite().pod(accepted(100, pod(waiting("ErrImagePull", "timeout"), running()))).at(101),
+    "write Starting (waits for image busybox of container container-0 cannot be had: ErrImagePull: timeout); \
+     ask; again in 20s"
+)]
+#[case::a_registry_that_is_away_when_the_init_container_is_done_at_last(
+    buildkite().pod(PodFacts {
+        init: in_init(ended(0, 70)).init,
+        ..pod(waiting("ErrImagePull", "timeout"), running())
+    }).at(71),
+    "write Starting (waits for image busybox of container container-0 cannot be had: ErrImagePull: timeout); \
+     ask; again in 29s"
+)]
 #[case::an_image_that_does_not_exist(
     buildkite().pod(pod(waiting("ErrImagePull", "manifest unknown"), running())).at(3),
     "write Starting ImageUnavailable; finish ImageUnavailable -1; write Failed ImageUnavailable -1; ask"
@@ -99,15 +120,15 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::an_init_container_that_is_deleted_with_its_pod(
     buildkite().pod(deleting(in_init(ended(143, 2)))).word(Waiting, 5).at(5),
-    "ask; again in 1m 55s"
+    "ask; again in 1m 56s"
 )]
 #[case::an_init_container_that_takes_its_time(
     buildkite().pod(in_init(running())).word(Waiting, 9).at(10),
-    "ask; again in 1m 50s"
+    "ask; again in 1m 51s"
 )]
 #[case::a_sidecar_that_was_started_again(
     buildkite().pod(beside(ended(1, 2), in_init(pending()))).word(Waiting, 9).at(10),
-    "ask; again in 1m 50s"
+    "ask; again in 1m 51s"
 )]
 #[case::a_sidecar_whose_image_does_not_exist(
     buildkite().pod(beside(waiting("ErrImagePull", "not found"), in_init(pending()))).at(3),
@@ -115,14 +136,14 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::no_node(
     buildkite().pod(unscheduled(pod(pending(), pending()))).at(10),
-    "write Starting (waits for a node (Unschedulable: 0/3 nodes)); ask; again in 1m 50s"
+    "write Starting (waits for a node (Unschedulable: 0/3 nodes)); ask; again in 1m 51s"
 )]
 #[case::no_node_for_too_long(
-    buildkite().pod(unscheduled(pod(pending(), pending()))).at(120),
+    buildkite().pod(unscheduled(pod(pending(), pending()))).at(121),
     "write Starting StartTimeout; finish StartTimeout -1; write Failed StartTimeout -1; ask"
 )]
 #[case::a_standalone_job_that_takes_too_long(
-    standalone().pod(unscheduled(pod(pending(), pending()))).at(120),
+    standalone().pod(unscheduled(pod(pending(), pending()))).at(121),
     "write Failed StartTimeout -1"
 )]
 #[case::cancelled_while_it_starts(
@@ -131,7 +152,7 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::deleted_while_it_starts(
     buildkite().pod(deleting(pod(pending(), pending()))).word(Waiting, 9).at(10),
-    "ask; again in 1m 50s"
+    "ask; again in 1m 51s"
 )]
 // The cache is behind: the fence says that the agent can have the job only after all containers started.
 #[case::an_agent_that_is_quicker_than_the_cache(
@@ -368,7 +389,7 @@ fn a_pod_that_the_api_server_refuses_ends_the_job() {
     "image busybox of container container-0 cannot be had: ErrImagePull: manifest unknown"
 )]
 #[case(
-    buildkite().starting(0).pod(unscheduled(pod(pending(), pending()))).at(120),
+    buildkite().starting(0).pod(unscheduled(pod(pending(), pending()))).at(121),
     "the job did not start within 120 s; it was waiting for a node (Unschedulable: 0/3 nodes)"
 )]
 #[case(

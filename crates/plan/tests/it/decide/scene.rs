@@ -209,6 +209,16 @@ pub(crate) fn pod(managed: ContainerState, agent: ContainerState) -> PodFacts {
     }
 }
 
+/// Created at this time.
+pub(crate) fn created(seconds: i64, pod: PodFacts) -> PodFacts {
+    PodFacts { created_at: Some(time(seconds)), accepted_at: None, ..pod }
+}
+
+/// Taken by a kubelet at this time.
+pub(crate) fn accepted(seconds: i64, pod: PodFacts) -> PodFacts {
+    PodFacts { accepted_at: Some(time(seconds)), ..pod }
+}
+
 pub(crate) fn container(name: &str, state: ContainerState) -> ContainerFacts {
     ContainerFacts { name: name.to_owned(), image: "busybox".to_owned(), sidecar: false, state }
 }

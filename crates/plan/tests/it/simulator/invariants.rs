@@ -1,15 +1,16 @@
 //! What must hold in every world, whatever goes wrong in it.
 
-use bk_api::{BuildJob, BuildJobStatus, Phase, VerdictCode};
+use bk_api::{BuildJob, BuildJobStatus, Phase, Verdict, VerdictCode};
 use bk_plan::{
     decide::{Action, Decision, Observed},
     remote::RemoteState,
 };
+use jiff::SignedDuration;
 
 use super::{
     buildkite::{Outcome, State},
     init::INIT_FAILURE,
-    world::World,
+    world::{Instant, World},
 };
 
 /// The most writes to the API server for a job that keeps its first pod and an operator that stays up.
@@ -90,6 +91,9 @@ pub(crate) fn of_write(world: &mut World, before: &BuildJob) {
     if new.phase == Phase::Succeeded && world.exit != Some(0) {
         world.violate(format!("passed with exit status {:?}", world.exit));
     }
+    if new.verdict != old.verdict {
+        of_patience(world, new.verdict.as_ref());
+    }
     if !new.phase.is_terminal() {
         return;
     }
@@ -107,6 +111,28 @@ pub(crate) fn of_write(world: &mut World, before: &BuildJob) {
         if world.init_failed && new.phase == Phase::Failed {
             of_failed_init(world, &new);
         }
+    }
+}
+
+/// Nothing is given up before its time. Times are rounded down, and clocks differ by less than a second.
+fn of_patience(world: &mut World, verdict: Option<&Verdict>) {
+    const TOLERANCE: Instant = 2_000;
+    let (Some(verdict), Some(life)) = (verdict, world.lives.values().next_back()) else {
+        return;
+    };
+    let has_had = |since: Option<Instant>, time: SignedDuration| {
+        since.is_some_and(|since| {
+            world.now - since + TOLERANCE >= i64::try_from(time.as_millis()).expect("short")
+        })
+    };
+    let passing = ["connection refused", "back-off"].iter().any(|reason| verdict.message.contains(reason));
+    let patient = match verdict.code {
+        VerdictCode::StartTimeout => has_had(Some(life.created), world.rules.start_deadline),
+        VerdictCode::ImageUnavailable if passing => has_had(life.placed, world.rules.image_pull_grace),
+        _ => true,
+    };
+    if !patient {
+        world.violate(format!("given up too early: {}", verdict.message));
     }
 }
 

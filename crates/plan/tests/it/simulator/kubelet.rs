@@ -15,6 +15,9 @@ use super::{
 #[derive(Default)]
 pub(crate) struct Life {
     pub(crate) name: String,
+    pub(crate) created: Instant,
+    /// When a node took it.
+    pub(crate) placed: Option<Instant>,
     /// Managed containers by turn, then the agent.
     containers: Vec<String>,
     running: usize,
@@ -54,7 +57,8 @@ impl World {
         let spec = pod.spec.as_ref().expect("pods are rendered with a spec");
         let managed = managed_containers(spec).map(|container| container.name.clone());
         let containers = managed.chain([AGENT_CONTAINER.to_owned()]).collect();
-        self.lives.insert(uid.clone(), Life { name: name.clone(), containers, ..Life::default() });
+        let life = Life { name: name.clone(), created: self.now, containers, ..Life::default() };
+        self.lives.insert(uid.clone(), life);
         if self.random.chance(5) {
             let condition = PodCondition {
                 type_: "PodScheduled".to_owned(),
@@ -107,8 +111,10 @@ impl World {
     }
 
     fn place(&mut self, uid: &str) {
+        self.life(uid).placed = Some(self.now);
+        let start_time = Some(whole_seconds(self.now + self.operator.clock_skew));
         self.change_pod(uid, |pod| {
-            pod.status = None;
+            pod.status = Some(PodStatus { start_time, ..PodStatus::default() });
             pod.spec.as_mut().expect("it has a spec").node_name = Some("node-1".to_owned());
         });
         if !self.begin_init(uid) {

@@ -192,6 +192,9 @@ impl World {
                 if self.job.is_none() {
                     return Err(Failure::Gone);
                 }
+                if self.now < self.quota_full_until {
+                    return Err(Failure::Quota);
+                }
                 if !self.pods.contains_key(&name) {
                     self.writes += 1;
                     super::invariants::before_create(self);
@@ -312,6 +315,7 @@ impl World {
 enum Failure {
     Conflict,
     Gone,
+    Quota,
     Unreachable,
     /// Buildkite has settled the job without us, or an agent has it: look again.
     Refused,

@@ -65,6 +65,8 @@ pub(crate) struct World {
     pub(crate) job: Option<BuildJob>,
     pub(crate) pods: BTreeMap<String, Pod>,
     pub(crate) writes: u32,
+    /// Until when the API server refuses pods because a quota is used up.
+    pub(crate) quota_full_until: Instant,
     /// The node's truth, by pod id.
     pub(crate) lives: BTreeMap<String, Life>,
     /// None for standalone jobs.
@@ -98,6 +100,7 @@ impl World {
         if details.chance(20) {
             job.spec.kubernetes = serde_json::from_str(init::POD_SPEC).expect("the fixture is an object");
         }
+        let quota_full_until = if details.chance(5) { details.span(1_000_000) } else { 0 };
         let outage = if random.chance(10) {
             let begin = random.between(0, 30_000);
             begin..begin + random.span(120_000)
@@ -115,6 +118,7 @@ impl World {
             job: Some(job),
             pods: BTreeMap::new(),
             writes: 0,
+            quota_full_until,
             lives: BTreeMap::new(),
             buildkite: (!standalone).then(|| Buildkite::new(outage)),
             starts: 0,
