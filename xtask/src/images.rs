@@ -21,6 +21,7 @@ use clap::Subcommand;
 use binaries::Profile;
 pub(crate) use build::Built;
 pub(crate) use catalog::Image;
+use registry::Naming;
 
 use crate::{cluster, workspace};
 
@@ -97,7 +98,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         }
         Command::Push { selection, tag, repo } => {
             let images = build::build(selection.images(), &default_out(), &tag, Profile::Release)?;
-            registry::push(&repo, &images)?.iter().for_each(|target| say(target));
+            registry::push(&repo, &images, Naming::Tag)?.iter().for_each(|target| say(target));
         }
     }
     Ok(())
@@ -108,14 +109,19 @@ pub(crate) fn ensure(images: &[Image]) -> Result<Vec<Built>> {
     build::build(images, &default_out(), TAG, Profile::Dev)
 }
 
-/// Brings images into the containerd behind a socket, if it does not have them yet. Returns those that it had not.
-pub(crate) fn load(socket: &Path, images: &[Built]) -> Result<Vec<String>> {
+/// Brings images into the containerd behind a socket, if it does not have them yet.
+pub(crate) fn load(socket: &Path, images: &[Built]) -> Result<()> {
     containerd::load(socket, images)
 }
 
-/// Pushes images to a registry and returns the references under which it has them.
+/// Brings the image in an archive into the containerd behind a socket.
+pub(crate) fn import(socket: &Path, archive: &Path) -> Result<()> {
+    containerd::import(socket, archive)
+}
+
+/// Pushes images to a registry, each under a tag of its own content, and returns their references there.
 pub(crate) fn push(repo: &str, images: &[Built]) -> Result<Vec<String>> {
-    registry::push(repo, images)
+    registry::push(repo, images, Naming::Content)
 }
 
 fn default_out() -> PathBuf {

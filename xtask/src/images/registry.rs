@@ -46,15 +46,24 @@ impl Tool {
     }
 }
 
-/// Pushes images to `repo/name:tag`. Credentials are those that the tool has.
-pub(crate) fn push(repo: &str, images: &[Built]) -> Result<Vec<String>> {
+/// How an image is called in a registry.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Naming {
+    /// With the tag that it has here.
+    Tag,
+    /// With a tag that no other content has: a node that has pulled an earlier image does not take it for this one.
+    Content,
+}
+
+/// Pushes images into a repository. Credentials are those that the tool has.
+pub(crate) fn push(repo: &str, images: &[Built], naming: Naming) -> Result<Vec<String>> {
     let tool = Tool::ALL
         .into_iter()
         .find(|tool| Command::new(tool.program()).arg("--version").output().is_ok())
         .context("pushing an image needs skopeo, crane, podman or docker, and none of them is installed")?;
     let mut pushed = Vec::new();
     for image in images {
-        let target = target(repo, &image.reference);
+        let target = target(repo, image, naming);
         progress::step(&format!("pushing {target} with {}", tool.program()), || {
             tool.commands(image, &target).into_iter().try_for_each(|arguments| {
                 process::run(Command::new(tool.program()).args(arguments)).map(drop)
@@ -66,9 +75,13 @@ pub(crate) fn push(repo: &str, images: &[Built]) -> Result<Vec<String>> {
 }
 
 /// The image's name and tag in another repository.
-fn target(repo: &str, reference: &str) -> String {
-    let name = reference.rsplit('/').next().unwrap_or(reference);
-    format!("{}/{name}", repo.trim_end_matches('/'))
+fn target(repo: &str, image: &Built, naming: Naming) -> String {
+    let name = image.reference.rsplit('/').next().unwrap_or(&image.reference);
+    let target = format!("{}/{name}", repo.trim_end_matches('/'));
+    match naming {
+        Naming::Tag => target,
+        Naming::Content => format!("{target}-{:.16}", image.digest.hex()),
+    }
 }
 
 #[cfg(test)]
@@ -76,13 +89,16 @@ mod tests {
     use super::super::archive::Digest;
     use super::*;
 
-    fn typed(tool: Tool) -> Vec<String> {
-        let image = Built {
+    fn image(content: &[u8]) -> Built {
+        Built {
             reference: "localhost/toolbox:v1".into(),
             archive: "/out/toolbox.tar".into(),
-            digest: Digest::of(b""),
-        };
-        tool.commands(&image, "registry.example/team/toolbox:v1")
+            digest: Digest::of(content),
+        }
+    }
+
+    fn typed(tool: Tool) -> Vec<String> {
+        tool.commands(&image(b""), "registry.example/team/toolbox:v1")
             .iter()
             .map(|words| words.join(" "))
             .collect()
@@ -110,8 +126,15 @@ mod tests {
     #[test]
     fn the_name_and_tag_are_kept() {
         assert_eq!(
-            target("registry.example:5000/team/", "localhost/toolbox:v1"),
+            target("registry.example:5000/team/", &image(b""), Naming::Tag),
             "registry.example:5000/team/toolbox:v1"
         );
+    }
+
+    #[test]
+    fn other_content_has_another_tag() {
+        let named = |content| target("registry.example", &image(content), Naming::Content);
+        assert_eq!(named(b""), "registry.example/toolbox:v1-e3b0c44298fc1c14");
+        assert_ne!(named(b""), named(b"other"));
     }
 }
