@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 
+pub(crate) use self::packages::Need;
 use crate::progress;
 
 /// Installs missing packages and builds missing programs; what is there already costs nothing.
@@ -19,7 +20,12 @@ pub(crate) fn run() -> Result<()> {
 
 /// Installs the packages that are missing.
 pub(crate) fn packages() -> Result<()> {
-    packages::install()
+    packages::install(&Need::ALL)
+}
+
+/// Installs those of them that one task needs.
+pub(crate) fn packages_for(need: Need) -> Result<()> {
+    packages::install(&[need])
 }
 
 /// The directory that holds `kube-apiserver`, `kubelet`, `kubectl`, `etcd`, `coredns` and the rest.
