@@ -57,9 +57,51 @@ fn take(file: File, path: &Path, purpose: &str) -> Result<File> {
     Ok(file)
 }
 
+/// Replaces a file as a whole: whoever reads it, and whoever finds it after a crash, sees the old or the new one.
+pub(crate) fn replace(path: &Path, contents: &[u8]) -> Result<()> {
+    let mut unfinished = path.as_os_str().to_owned();
+    unfinished.push(".new");
+    fs::write(&unfinished, contents)
+        .and_then(|()| fs::rename(&unfinished, path))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+/// Removes the scratch directories that killed runs left. A lock must be held, so that nobody works there.
+pub(crate) fn clear(directory: &Path, prefix: &str) -> Result<()> {
+    for entry in fs::read_dir(directory).with_context(|| format!("listing {}", directory.display()))? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(prefix) {
+            fs::remove_dir_all(entry.path())
+                .with_context(|| format!("removing {}", entry.path().display()))?;
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn replacing_leaves_nothing_but_the_file() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("record.json");
+        for contents in ["old", "new"] {
+            replace(&file, contents.as_bytes()).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), contents);
+        }
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn only_what_killed_runs_left_is_cleared() {
+        let directory = tempfile::tempdir().unwrap();
+        fs::create_dir_all(directory.path().join("tree-x1/root/etc")).unwrap();
+        fs::write(directory.path().join("layer.tar"), "").unwrap();
+        clear(directory.path(), "tree-").unwrap();
+        let left: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        assert_eq!(left, ["layer.tar"]);
+    }
 
     #[test]
     fn the_most_particular_variable_decides() {

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::network::Block;
+use crate::cache;
 use crate::process::Identity;
 
 /// What a cluster has on the machine besides its directory.
@@ -85,10 +86,7 @@ impl Home {
 
     /// Replaces the record as a whole.
     pub(crate) fn save(&self, state: &State) -> Result<()> {
-        let unfinished = self.root.join("state.json.new");
-        fs::write(&unfinished, serde_json::to_string_pretty(state)?)
-            .and_then(|()| fs::rename(&unfinished, self.record()))
-            .with_context(|| format!("writing {}", self.record().display()))
+        cache::replace(&self.record(), &serde_json::to_vec_pretty(state)?)
     }
 
     /// Makes the directory, unless it is one that holds something else.

@@ -75,7 +75,7 @@ impl Module {
             return Ok(target);
         }
         let prefix = format!(".unfinished-{}-", self.name);
-        clear(&store, &prefix)?;
+        cache::clear(&store, &prefix)?;
         let scratch = tempfile::Builder::new().prefix(&prefix).tempdir_in(&store)?;
         progress::step(&format!("{purpose} {version} ({})", self.wait), || {
             process::run(
@@ -102,18 +102,6 @@ impl Module {
         let version = required(&text, self.subject);
         Ok(version.with_context(|| format!("{} requires no {}", file.display(), self.subject))?.to_owned())
     }
-}
-
-/// Removes what killed runs left behind. The lock must be held, so that nobody works there.
-fn clear(store: &Path, prefix: &str) -> Result<()> {
-    for entry in fs::read_dir(store)? {
-        let entry = entry?;
-        if entry.file_name().to_string_lossy().starts_with(prefix) {
-            fs::remove_dir_all(entry.path())
-                .with_context(|| format!("removing {}", entry.path().display()))?;
-        }
-    }
-    Ok(())
 }
 
 /// The version of a module that a `go.mod` requires.

@@ -16,11 +16,15 @@ use tar::{Builder, EntryType, Header};
 
 use super::layer::{self, EPOCH, EPOCH_RFC3339};
 pub(crate) use super::layer::{Digest, Entry, Layer, Node};
+use crate::cache;
 
 const CONFIG_TYPE: &str = "application/vnd.oci.image.config.v1+json";
 const INDEX_TYPE: &str = "application/vnd.oci.image.index.v1+json";
 const LAYER_TYPE: &str = "application/vnd.oci.image.layer.v1.tar";
 const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+json";
+
+/// How directories begin in which an archive is made.
+const SCRATCH: &str = ".image-";
 
 /// Where a layer's files come from.
 #[derive(Clone, Debug)]
@@ -57,7 +61,8 @@ pub(crate) struct ImageConfig {
 
 /// Writes an image archive and returns the digest of its manifest, the one that `image@sha256:…` names.
 ///
-/// The file appears under its name only when it is complete.
+/// The file appears under its name only when it is complete. What killed runs left beside it is removed, so the caller
+/// holds a lock on the directory.
 pub(crate) fn write(
     out: &Path,
     reference: &str,
@@ -66,8 +71,9 @@ pub(crate) fn write(
 ) -> Result<Digest> {
     let directory = out.parent().context("the archive's path has no directory")?;
     fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
+    cache::clear(directory, SCRATCH)?;
     let scratch = tempfile::Builder::new()
-        .prefix(".image-")
+        .prefix(SCRATCH)
         .tempdir_in(directory)
         .with_context(|| format!("creating a scratch directory in {}", directory.display()))?;
     let layers = layers

@@ -34,6 +34,10 @@ impl Profile {
 /// Builds what is missing or out of date.
 pub(crate) fn build(wanted: &BTreeSet<Binary>, profile: Profile) -> Result<Binaries> {
     let mut found = Binaries::new();
+    if wanted.contains(&Binary::Busybox) {
+        deps::packages_for(deps::Need::Toolbox)?;
+        found.insert(Binary::Busybox, BUSYBOX.into());
+    }
     let ours = [Binary::Operator, Binary::Controller, Binary::Local];
     if ours.iter().any(|binary| wanted.contains(binary)) {
         // Always the same packages together: another set would unify features differently and recompile half of them.
@@ -47,10 +51,6 @@ pub(crate) fn build(wanted: &BTreeSet<Binary>, profile: Profile) -> Result<Binar
     }
     if wanted.contains(&Binary::Agent) {
         found.insert(Binary::Agent, deps::agent()?);
-    }
-    if wanted.contains(&Binary::Busybox) {
-        deps::packages()?;
-        found.insert(Binary::Busybox, BUSYBOX.into());
     }
     Ok(found)
 }

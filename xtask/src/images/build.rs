@@ -33,16 +33,21 @@ struct Record {
 
 /// Brings the images in a directory up to date.
 pub(crate) fn build(images: &[Image], out: &Path, tag: &str, profile: Profile) -> Result<Vec<Built>> {
+    let cache = cache::root()?;
+    let rootfs = |image: &Image| image.rootfs().map(|rootfs| rootfs.layer(&cache)).transpose();
+    // First, as this is what needs root: nobody waits for a compiler only to hear that.
+    let rootfs = images.iter().map(rootfs).collect::<Result<Vec<_>>>()?;
     let wanted: BTreeSet<Binary> = images.iter().flat_map(|image| image.binaries()).copied().collect();
     let binaries = binaries::build(&wanted, profile)?;
     let applets = binaries.get(&Binary::Busybox).map(|busybox| binaries::applets(busybox)).transpose()?;
-    let cache = cache::root()?;
+    let _lock = cache::lock(&out.join(".lock"), "writing images")?;
     images
         .iter()
-        .map(|image| {
+        .zip(rootfs)
+        .map(|(image, rootfs)| {
             let recipe = Recipe {
                 reference: image.reference(tag),
-                rootfs: image.rootfs().map(|rootfs| rootfs.layer(&cache)).transpose()?,
+                rootfs,
                 entries: image.entries(&binaries, applets.as_deref().unwrap_or_default())?,
                 config: image.config()?,
             };
@@ -76,8 +81,7 @@ impl Recipe {
         let layers = layers.chain([LayerSource::Entries(self.entries)]).collect();
         let digest = progress::step(&label, || archive::write(out, &self.reference, layers, &self.config))?;
         let built = Built { reference: self.reference, archive: out.to_owned(), digest };
-        let record = serde_json::to_vec(&Record { key, built: built.clone() })?;
-        fs::write(&record_path, record).with_context(|| format!("writing {}", record_path.display()))?;
+        cache::replace(&record_path, &serde_json::to_vec(&Record { key, built: built.clone() })?)?;
         Ok(built)
     }
 

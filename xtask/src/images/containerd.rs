@@ -9,18 +9,19 @@ use super::archive::Digest;
 use super::build::Built;
 use crate::{process, progress};
 
-/// Imports what the node does not have yet. Returns the references that were imported.
-pub(crate) fn load(socket: &Path, images: &[Built]) -> Result<Vec<String>> {
+/// Imports what the node does not have yet.
+pub(crate) fn load(socket: &Path, images: &[Built]) -> Result<()> {
     let listing = process::run(ctr(socket).args(["images", "list"]))
         .with_context(|| format!("asking containerd at {} for its images", socket.display()))?;
-    let mut imported = Vec::new();
     for image in images.iter().filter(|image| !holds(&listing, &image.reference, &image.digest)) {
-        progress::step(&format!("loading {}", image.reference), || {
-            process::run(ctr(socket).args(["images", "import"]).arg(&image.archive))
-        })?;
-        imported.push(image.reference.clone());
+        progress::step(&format!("loading {}", image.reference), || import(socket, &image.archive))?;
     }
-    Ok(imported)
+    Ok(())
+}
+
+/// Imports an archive.
+pub(crate) fn import(socket: &Path, archive: &Path) -> Result<()> {
+    process::run(ctr(socket).args(["images", "import"]).arg(archive)).map(drop)
 }
 
 /// `ctr` for the images that the kubelet sees.

@@ -8,7 +8,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use serde::Serialize;
 
 use super::layer::{self, Digest, EPOCH, Layer};
@@ -20,6 +20,9 @@ const HOST_SOURCES: [&str; 2] = ["/etc/apt/sources.list.d/debian.sources", "/etc
 /// How the machine reaches its mirrors; these settings must not end up in the image.
 const HOST_SETTINGS: [&str; 3] =
     ["Acquire::http::Proxy", "Acquire::https::Proxy", "Acquire::Check-Valid-Until"];
+/// Those of them that apt takes from the environment too, and how they are called there.
+const HOST_VARIABLES: [(&str, &str); 2] =
+    [("Acquire::http::Proxy", "http_proxy"), ("Acquire::https::Proxy", "https_proxy")];
 /// Merges /bin and its like into /usr before any package comes, which spares a package for it and a whole Perl.
 const MERGED_USR: &str = "--hook-dir=/usr/share/mmdebstrap/hooks/maybe-merged-usr";
 /// What dpkg leaves out, as the slim variants of Debian's own images do.
@@ -42,6 +45,9 @@ const REMOVED: [&str; 5] = [
     "etc/resolv.conf",
 ];
 
+/// How directories begin in which a root file system is made.
+const SCRATCH: &str = "tree-";
+
 /// A root file system by its contents.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Rootfs {
@@ -57,17 +63,18 @@ impl Rootfs {
         let place = cache.join("rootfs").join(self.key()?);
         let (file, record) = (place.join("layer.tar"), place.join("layer.json"));
         let _lock = cache::lock(&place.join("lock"), "installing the same Debian packages")?;
-        // The record is written last, so it vouches for the layer beside it.
-        if let Ok(text) = fs::read_to_string(&record) {
-            let layer: Layer =
-                serde_json::from_str(&text).with_context(|| format!("reading {}", record.display()))?;
+        // The record is written last, so it vouches for the layer beside it. One that cannot be read does not.
+        let made: Option<Layer> = fs::read(&record).ok().and_then(|text| serde_json::from_slice(&text).ok());
+        if let Some(layer) = made {
             return Ok(Layer { file, ..layer });
         }
-        deps::packages()?;
+        let root = rustix::process::geteuid().is_root();
+        ensure!(root, "an image's root file system has files of many owners: run this as root");
+        deps::packages_for(deps::Need::Rootfs)?;
+        cache::clear(&place, SCRATCH)?;
         let label = format!("installing Debian {SUITE} with {}", self.packages.join(", "));
         let layer = progress::step(&label, || self.make(&place, &file))?;
-        fs::write(&record, serde_json::to_vec(&layer)?)
-            .with_context(|| format!("writing {}", record.display()))?;
+        cache::replace(&record, &serde_json::to_vec(&layer)?)?;
         Ok(layer)
     }
 
@@ -88,23 +95,24 @@ impl Rootfs {
 
     fn make(&self, place: &Path, file: &Path) -> Result<Layer> {
         let scratch = tempfile::Builder::new()
-            .prefix("tree-")
+            .prefix(SCRATCH)
             .tempdir_in(place)
             .with_context(|| format!("creating a directory in {}", place.display()))?;
         let tree = scratch.path().join("root");
-        process::run(&mut self.mmdebstrap(&tree, host_sources().as_deref(), &host_settings()?))?;
+        process::run(&mut self.mmdebstrap(&tree, host_sources().as_deref(), &Settings::of_host()?))?;
         prune(&tree)?;
         layer::write(file, layer::scan(&tree)?)
     }
 
-    fn mmdebstrap(&self, tree: &Path, sources: Option<&Path>, settings: &[String]) -> Command {
+    fn mmdebstrap(&self, tree: &Path, sources: Option<&Path>, settings: &Settings) -> Command {
         let mut command = Command::new("mmdebstrap");
         command
             .env("SOURCE_DATE_EPOCH", EPOCH.to_string())
+            .envs(settings.variables.iter().map(|(name, value)| (name, value)))
             .args(["--quiet", "--mode=root", "--format=directory", "--variant=minbase", MERGED_USR])
             .arg(format!("--include={}", self.packages.join(",")))
             .args(EXCLUDED.iter().map(|option| format!("--dpkgopt={option}")))
-            .args(settings.iter().map(|setting| format!("--aptopt={setting}")))
+            .args(settings.options.iter().map(|option| format!("--aptopt={option}")))
             .args(self.accounts.iter().map(|account| format!("--customize-hook=chroot \"$1\" {account}")))
             .arg(SUITE)
             .arg(tree)
@@ -121,10 +129,32 @@ fn host_sources() -> Option<PathBuf> {
         .find(|path| fs::read_to_string(path).is_ok_and(|text| text.contains(SUITE)))
 }
 
-fn host_settings() -> Result<Vec<String>> {
-    let mut command = Command::new("apt-config");
-    command.args(["dump", "--no-empty", "--format", "%F \"%v\";%n"]).args(HOST_SETTINGS);
-    Ok(process::run(&mut command)?.lines().map(str::to_owned).collect())
+/// How apt reaches the mirrors.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Settings {
+    /// A proxy's address may hold a password, and arguments can be seen by everybody on the machine.
+    variables: Vec<(&'static str, String)>,
+    options: Vec<String>,
+}
+
+impl Settings {
+    fn of_host() -> Result<Self> {
+        let mut command = Command::new("apt-config");
+        command.args(["dump", "--no-empty", "--format", "%F %v%n"]).args(HOST_SETTINGS);
+        Ok(Self::read(&process::run(&mut command)?))
+    }
+
+    /// Reads lines of a name and a value.
+    fn read(dump: &str) -> Self {
+        let mut settings = Self::default();
+        for (name, value) in dump.lines().filter_map(|line| line.split_once(' ')) {
+            match HOST_VARIABLES.iter().find(|(setting, _)| *setting == name) {
+                Some((_, variable)) => settings.variables.push((variable, value.to_owned())),
+                None => settings.options.push(format!("{name} \"{value}\";")),
+            }
+        }
+        settings
+    }
 }
 
 /// Removes what would make two trees of the same packages differ, or bigger than they need to be.
@@ -167,13 +197,33 @@ mod tests {
 
     #[test]
     fn the_command_installs_packages_and_accounts_from_the_machines_mirrors() {
-        let settings = ["Acquire::http::Proxy \"http://proxy:3142\";".to_owned()];
+        let settings = Settings { variables: vec![], options: vec!["Acquire::X \"false\";".to_owned()] };
         let command = ROOTFS.mmdebstrap(Path::new("/tree"), Some(Path::new("/sources")), &settings);
         let line = process::line(&command);
         assert!(line.contains(" --include=git,jq "), "{line}");
-        assert!(line.contains(" --aptopt=Acquire::http::Proxy \"http://proxy:3142\"; "), "{line}");
+        assert!(line.contains(" --aptopt=Acquire::X \"false\"; "), "{line}");
         assert!(line.contains(" --customize-hook=chroot \"$1\" useradd --uid 7 x "), "{line}");
         assert!(line.ends_with(" bookworm /tree /sources"), "{line}");
+    }
+
+    #[test]
+    fn a_proxy_with_its_password_stays_out_of_the_command_line() {
+        let dump = "\
+Acquire::http::Proxy http://user:secret@proxy:3142
+Acquire::http::Proxy::mirror.example DIRECT
+Acquire::https::Proxy http://user:secret@proxy:3143
+Acquire::Check-Valid-Until false
+";
+        let settings = Settings::read(dump);
+        let options =
+            ["Acquire::http::Proxy::mirror.example \"DIRECT\";", "Acquire::Check-Valid-Until \"false\";"];
+        assert_eq!(settings.options, options);
+        let command = ROOTFS.mmdebstrap(Path::new("/tree"), None, &settings);
+        assert!(!process::line(&command).contains("secret"));
+        for (name, value) in [("http_proxy", "3142"), ("https_proxy", "3143")] {
+            let expected = format!("http://user:secret@proxy:{value}");
+            assert!(command.get_envs().any(|env| env == (name.as_ref(), Some(expected.as_ref()))), "{name}");
+        }
     }
 
     #[test]
