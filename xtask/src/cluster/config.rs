@@ -40,7 +40,7 @@ pub(crate) fn files(settings: &Settings<'_>) -> Vec<(String, String)> {
 
 fn containerd(Settings { network_plugins, .. }: &Settings<'_>) -> String {
     // Where processes may not lower their score for the out-of-memory killer, no container would start without
-    // `restrict_oom_score_adj`.
+    // `restrict_oom_score_adj`. An AppArmor profile would be the whole machine's, and stay in its kernel.
     format!(
         r#"version = 2
 
@@ -49,6 +49,7 @@ fn containerd(Settings { network_plugins, .. }: &Settings<'_>) -> String {
 
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "{PAUSE_IMAGE}"
+  disable_apparmor = true
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
@@ -127,8 +128,13 @@ fn proxy(Settings { name, block, .. }: &Settings<'_>) -> Value {
         "conntrack": {"maxPerCore": 0, "min": 0, "tcpEstablishedTimeout": "0s", "tcpCloseWaitTimeout": "0s"},
         "healthzBindAddress": "127.0.0.1:10256",
         "hostnameOverride": name,
-        // Services answer soon after they appear, also those that a test has just made.
-        "iptables": {"minSyncPeriod": "100ms"},
+        "iptables": {
+            // Else an answer from a pod to its neighbour would pass the bridge without the Service's address, unless
+            // the machine has loaded br_netfilter.
+            "masqueradeAll": true,
+            // Services answer soon after they appear, also those that a test has just made.
+            "minSyncPeriod": "100ms",
+        },
         "metricsBindAddress": "127.0.0.1:10249",
         "mode": "iptables",
         "nodePortAddresses": ["primary"],

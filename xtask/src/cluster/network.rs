@@ -23,6 +23,9 @@ use serde_json::Value;
 use super::node::Node;
 use crate::{cache, process, progress};
 
+/// How the link of every cluster begins, and of nothing else.
+const LINK_PREFIX: &str = "bko";
+
 /// A set of addresses that share their first bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prefix {
@@ -113,7 +116,7 @@ impl Block {
 
     /// A name that no other cluster on the machine has: of the link, the cgroup and the firewall rules.
     pub(crate) fn tag(self) -> String {
-        format!("bko{}-{}", self.0, self.1)
+        format!("{LINK_PREFIX}{}-{}", self.0, self.1)
     }
 
     /// Reads what [`Self::tag`] wrote.
@@ -148,16 +151,22 @@ pub(crate) fn check_free(block: Block) -> Result<()> {
 }
 
 fn used() -> Result<Vec<Prefix>> {
-    let list = |arguments: &[&str]| -> Result<Value> {
-        let text = process::run(Command::new("ip").args(["-json", "-4"]).args(arguments))?;
-        serde_json::from_str(&text).context("reading what ip printed")
-    };
-    Ok(prefixes(&list(&["address"])?, &list(&["route", "show", "table", "all"])?))
+    Ok(prefixes(&list(&["address"])?, &list(&ROUTES)?))
+}
+
+const ROUTES: [&str; 4] = ["route", "show", "table", "all"];
+
+fn list(arguments: &[&str]) -> Result<Value> {
+    let text = process::run(Command::new("ip").args(["-json", "-4"]).args(arguments))?;
+    serde_json::from_str(&text).context("reading what ip printed")
+}
+
+fn entries(value: &Value) -> Vec<Value> {
+    value.as_array().cloned().unwrap_or_default()
 }
 
 /// The prefixes in what `ip address` and `ip route` print; the default route claims nothing.
 fn prefixes(addresses: &Value, routes: &Value) -> Vec<Prefix> {
-    let entries = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let addresses = entries(addresses).into_iter().flat_map(|link| entries(&link["addr_info"]));
     let addresses = addresses.filter_map(|address| {
         let length = address["prefixlen"].as_u64()?;
@@ -185,7 +194,6 @@ pub(crate) fn connect(block: Block, node: &Node) -> Result<()> {
     // The node first: the machine's route is refused as long as the other end is down.
     batch(node.command("ip"), &node_setup(block))?;
     batch(Command::new("ip"), &machine_setup(block))?;
-    process::run(node.command("sysctl").args(["-qw", "net.ipv4.ip_forward=1"]))?;
     let opened = forwarding::acquire().and_then(|()| firewall::open(&link, &block.all().to_string()));
     if let Err(error) = opened {
         progress::note(&format!("pods will not reach beyond this machine: {error:#}"));
@@ -226,7 +234,22 @@ pub(crate) fn disconnect(block: Block) -> Result<()> {
             removed?;
         }
     }
-    firewall::close(&block.tag(), &block.all().to_string())
+    firewall::close(&block.tag())
+}
+
+/// What of the connection is there: the link, its routes, firewall rules.
+pub(crate) fn existing(block: Block) -> Result<Vec<String>> {
+    let tag = block.tag();
+    let link = linked(block).then(|| format!("link {tag}"));
+    let routes = routes_over(&list(&ROUTES)?, &tag).into_iter().map(|route| format!("route {route}"));
+    let rules = firewall::existing(&tag).into_iter().map(|rule| format!("firewall rule {rule}"));
+    Ok(link.into_iter().chain(routes).chain(rules).collect())
+}
+
+/// The destinations that are reached over a link, in what `ip route` prints.
+fn routes_over(routes: &Value, link: &str) -> Vec<String> {
+    let routes = entries(routes).into_iter().filter(|route| route["dev"] == link);
+    routes.filter_map(|route| Some(route["dst"].as_str()?.to_owned())).collect()
 }
 
 /// Undoes what clusters share on the machine, once there is none. Removes the lock, so it comes last.
@@ -303,6 +326,16 @@ mod tests {
         let routes = json!([{"dst": "default"}, {"dst": "10.7.0.0/16"}, {"dst": "192.0.2.255"}]);
         let expected = ["127.0.0.1/8", "192.0.2.2/24", "10.7.0.0/16", "192.0.2.255/32"];
         assert_eq!(prefixes(&addresses, &routes), expected.map(prefix));
+    }
+
+    #[test]
+    fn routes_are_told_by_their_link() {
+        let routes = json!([
+            {"dst": "default", "dev": "eth0"},
+            {"dst": "10.200.0.0/16", "gateway": "10.200.0.2", "dev": "bko10-200"},
+            {"dst": "10.201.0.0/16", "gateway": "10.201.0.2", "dev": "bko10-201"},
+        ]);
+        assert_eq!(routes_over(&routes, "bko10-200"), ["10.200.0.0/16"]);
     }
 
     #[test]

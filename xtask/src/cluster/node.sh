@@ -8,6 +8,8 @@ read -r _
 # Volumes that share mounts between containers need this.
 mount --make-rshared /
 echo "$3" >/proc/sys/kernel/hostname
+# Of this network alone: packets pass between the pods and the machine.
+echo 1 >/proc/sys/net/ipv4/ip_forward
 
 # Both directories get short names that do not depend on where they are: a socket's path must not be long.
 # Done before anything is hidden, as the directories may be below what is.

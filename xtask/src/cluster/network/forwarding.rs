@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use super::LINK_PREFIX;
+
 const SWITCH: &str = "/proc/sys/net/ipv4/ip_forward";
-/// How links of clusters begin.
-const LINK_PREFIX: &str = "bko";
 
 /// Exists if it was off before the first cluster came.
 fn was_off() -> PathBuf {
