@@ -7,25 +7,27 @@ mod cgroup;
 mod component;
 mod config;
 mod down;
+mod leftovers;
 mod logs;
 mod network;
 mod node;
 mod pki;
 mod readiness;
+mod running;
 mod state;
 mod status;
 mod up;
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::net::Ipv4Addr;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
 use self::node::Node;
+pub(crate) use self::running::Running;
 use self::state::Home;
 use crate::{cache, deps, progress};
 
@@ -103,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             let home = choice.home()?;
             up::check(&home)?;
             let _lock = cache::lock(&home.lock(), "changing this cluster")?;
-            if !up::up(&home, &choice.name)? {
+            if let (_, false) = up::up(&home, &choice.name)? {
                 progress::note(&format!("cluster {} is up already", choice.name));
             }
             print_status(choice)
@@ -129,42 +131,16 @@ fn print_status(choice: &Choice) -> Result<ExitCode> {
     Ok(if well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// A `kubectl` with the administrator's access. The cluster is on this machine, so no proxy is in between.
-fn kubectl(home: &Home, programs: &Path) -> Command {
-    let mut command = Command::new(programs.join("kubectl"));
-    command.arg("--kubeconfig").arg(home.kubeconfig());
-    for proxy in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
-        command.env_remove(proxy);
-    }
-    command
-}
-
-/// A cluster that runs, as the other tasks use it.
-pub(crate) struct Running {
-    /// The administrator's access.
-    pub(crate) kubeconfig: PathBuf,
-    /// This machine, as the cluster's pods see it.
-    pub(crate) machine: Ipv4Addr,
-    /// Where images are loaded.
-    pub(crate) containerd_socket: PathBuf,
-}
-
 /// Starts the cluster of this name unless it runs already.
 pub(crate) fn start(name: &str) -> Result<Running> {
     let choice = Choice { name: name.to_owned(), state: None };
     let home = choice.home()?;
     up::check(&home)?;
     let _lock = cache::lock(&home.lock(), "changing this cluster")?;
-    up::up(&home, name)?;
-    let (home, state) = choice.existing()?;
-    Ok(Running {
-        kubeconfig: home.kubeconfig(),
-        machine: state.block.machine(),
-        containerd_socket: containerd_socket(name)?,
-    })
+    up::up(&home, name).map(|(cluster, _)| cluster)
 }
 
-/// Removes the cluster of this name and returns whether there was one.
+/// Removes the cluster of this name and returns whether there was one. Fails if anything of it is left on the machine.
 pub(crate) fn stop(name: &str) -> Result<bool> {
     remove(&Choice { name: name.to_owned(), state: None })
 }

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::state::{Home, State};
-use super::{cgroup, network, node};
+use super::{cgroup, leftovers, network, node};
 use crate::progress;
 
 /// Removes the cluster and returns whether there was one.
@@ -19,7 +19,10 @@ pub(crate) fn down(home: &Home) -> Result<bool> {
     progress::step(&format!("removing the cluster in {}", home.root().display()), || {
         if let Some(state) = &state {
             let _lock = network::lock()?;
+            let namespaces = node::Namespaces::of(state);
             release(state)?;
+            // Before the record goes: whatever is found can be removed by another try.
+            leftovers::check(home.root(), state.block, &namespaces)?;
             network::retire()?;
         }
         home.remove()

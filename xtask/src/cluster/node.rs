@@ -5,7 +5,7 @@
 //! kills all others, and with the last of them the mounts and the network vanish. That makes `down` complete, whatever
 //! happened before; nothing has to be found and removed piece by piece.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -128,8 +128,7 @@ impl Node {
         let namespace = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
         let own = namespace(self.pid()).context("the node's first process is gone")?;
         let mut programs = HashMap::<String, Identity>::new();
-        for entry in fs::read_dir("/proc").context("listing processes")? {
-            let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        for pid in processes()? {
             let (Some(found), Some(identity)) = (namespace(pid), Identity::of(pid)) else { continue };
             let Some(name) = program_name(&arguments(pid)) else { continue };
             if found == own {
@@ -146,8 +145,7 @@ impl Node {
 
 /// The state of a running node whose record was lost, as when somebody cleared the cache: its arguments tell.
 pub(crate) fn lost(home: &Home) -> Result<Option<State>> {
-    for entry in fs::read_dir("/proc").context("listing processes")? {
-        let Some(pid) = entry?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+    for pid in processes()? {
         let Some((name, block)) = recover(&arguments(pid), home.root()) else { continue };
         if let Some(first) = Identity::of(pid) {
             return Ok(Some(State { name, block, node: Some(first) }));
@@ -161,6 +159,37 @@ fn recover(arguments: &[String], root: &Path) -> Option<(String, Block)> {
     let [program, name, tag, directory] = arguments else { return None };
     let ours = program == PAUSE && Path::new(directory) == root;
     ours.then(|| Some((name.clone(), Block::from_tag(tag)?))).flatten()
+}
+
+/// The namespaces of a node, known by the kernel's numbers for them, which outlive its first process.
+pub(crate) struct Namespaces(HashSet<PathBuf>);
+
+impl Namespaces {
+    /// Those of the node on record, if it runs.
+    pub(crate) fn of(state: &State) -> Self {
+        let first = state.node.as_ref().filter(|first| first.alive());
+        let own = namespaces(std::process::id());
+        Self(first.map(|first| namespaces(first.pid)).unwrap_or_default().difference(&own).cloned().collect())
+    }
+
+    /// The processes that are in one of them, by number and name.
+    pub(crate) fn processes(&self) -> Result<Vec<(u32, String)>> {
+        let inside = processes()?.into_iter().filter(|pid| !namespaces(*pid).is_disjoint(&self.0));
+        let named = |pid| (pid, program_name(&arguments(pid)).unwrap_or_default());
+        Ok(inside.map(named).collect())
+    }
+}
+
+/// The namespaces of a process; none if it has ended, waited for or not.
+fn namespaces(pid: u32) -> HashSet<PathBuf> {
+    let kinds = ["ipc", "mnt", "net", "pid", "uts"];
+    kinds.iter().filter_map(|kind| fs::read_link(format!("/proc/{pid}/ns/{kind}")).ok()).collect()
+}
+
+/// The processes of the machine.
+fn processes() -> Result<Vec<u32>> {
+    let entries = fs::read_dir("/proc").context("listing processes")?;
+    Ok(entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect())
 }
 
 /// Kills the node on record and everything in it.
@@ -225,6 +254,17 @@ mod tests {
         assert_eq!((name.as_str(), block.tag().as_str()), ("dev", "bko10-203"));
         assert_eq!(recover(&node, Path::new("/cache/other")), None);
         assert_eq!(recover(&words(&["/pause"]), Path::new("/cache/dev")), None);
+    }
+
+    #[test]
+    fn a_dead_node_has_no_namespaces_and_a_live_one_none_of_this_process() {
+        let block = Block::candidates().next().unwrap();
+        for node in [None, Identity::of(std::process::id())] {
+            let state = State { name: "dev".to_owned(), block, node };
+            assert!(Namespaces::of(&state).processes().unwrap().is_empty());
+        }
+        let own = Namespaces(namespaces(std::process::id())).processes().unwrap();
+        assert!(own.iter().any(|(pid, _)| *pid == std::process::id()));
     }
 
     #[test]

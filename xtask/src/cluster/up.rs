@@ -13,10 +13,11 @@ use super::component::Component;
 use super::config::{self, PAUSE_IMAGE, Settings};
 use super::node::Node;
 use super::readiness::{prints, resolves, wait};
+use super::running::Running;
 use super::state::{Home, State};
-use super::{cgroup, kubectl, network, node, pki};
+use super::{cgroup, network, node, pki};
 use crate::images::archive::{self, Entry, ImageConfig, LayerSource};
-use crate::{deps, process, progress};
+use crate::{deps, images, process, progress};
 
 /// Much longer than anything takes on a slow and busy machine.
 const LIMIT: Duration = Duration::from_mins(2);
@@ -27,32 +28,36 @@ pub(crate) fn check(home: &Home) -> Result<()> {
     home.create()
 }
 
-/// Brings the cluster up and returns whether there was anything to do.
-pub(crate) fn up(home: &Home, name: &str) -> Result<bool> {
-    deps::packages()?;
+/// Brings the cluster up and returns it, and whether there was anything to do.
+pub(crate) fn up(home: &Home, name: &str) -> Result<(Running, bool)> {
+    deps::packages_for(deps::Need::Cluster)?;
     let programs = deps::kubernetes()?;
     home.create()?;
     let known = home.load()?;
     if let Some(state) = &known {
         ensure!(state.name == name, "{} holds the cluster {:?}", home.root().display(), state.name);
-        if works(home, state, &programs) {
-            return Ok(false);
+        if let Some(cluster) = working(home, state, &programs) {
+            return Ok((cluster, false));
         }
     }
     progress::step(&format!("starting cluster {name}"), || {
         let (state, node) = start_node(home, known, name, &programs)?;
-        Start { home, state: &state, node: &node, programs: &programs, started: HashMap::new() }.run()
-    })?;
-    Ok(true)
+        let cluster = Running::new(home, &state, &node, &programs);
+        Start { home, state: &state, node: &node, cluster: &cluster, started: HashMap::new() }.run()?;
+        Ok((cluster, true))
+    })
 }
 
-/// Whether all is running, and the API server is well.
-fn works(home: &Home, state: &State, programs: &Path) -> bool {
-    let Some(running) = Node::find(state).and_then(|node| node.programs().ok()) else { return false };
+/// The cluster, if all of it is running and the API server is well.
+fn working(home: &Home, state: &State, programs: &Path) -> Option<Running> {
+    let node = Node::find(state)?;
+    let running = node.programs().ok()?;
+    let cluster = Running::new(home, state, &node, programs);
     let complete = Component::ALL.iter().all(|component| running.contains_key(component.name()));
-    complete
+    let works = complete
         && network::linked(state.block)
-        && prints(&mut node_status(home, state, programs), "True").is_ok()
+        && prints(&mut node_status(&cluster, &state.name), "True").is_ok();
+    works.then_some(cluster)
 }
 
 /// Finds the node or makes it, and connects it.
@@ -85,7 +90,7 @@ struct Start<'a> {
     home: &'a Home,
     state: &'a State,
     node: &'a Node,
-    programs: &'a Path,
+    cluster: &'a Running,
     /// What was started here and now.
     started: HashMap<Component, Child>,
 }
@@ -153,20 +158,20 @@ impl Start<'_> {
             let config = ImageConfig { entrypoint: vec!["/pause".to_owned()], ..ImageConfig::default() };
             archive::write(&archive, PAUSE_IMAGE, vec![LayerSource::Entries(vec![program])], &config)?;
         }
-        let node = self.node;
-        self.wait(Component::Containerd, "serving", || import(node, &archive))
+        let cluster = self.cluster;
+        self.wait(Component::Containerd, "serving", || images::import(&cluster.containerd_socket, &archive))
     }
 
     fn wait_for_api(&mut self) -> Result<()> {
-        let (home, programs) = (self.home, self.programs);
+        let cluster = self.cluster;
         self.wait(Component::ApiServer, "ready", || {
-            prints(kubectl(home, programs).args(["get", "--raw", "/readyz"]), "ok")
+            prints(cluster.kubectl().args(["get", "--raw", "/readyz"]), "ok")
         })
     }
 
     fn apply_objects(&self) -> Result<()> {
         let objects = self.home.config().join("objects.json");
-        let mut command = kubectl(self.home, self.programs);
+        let mut command = self.cluster.kubectl();
         command
             .args(["apply", "--server-side", "--force-conflicts", "--validate=ignore", "--filename"])
             .arg(objects);
@@ -175,12 +180,12 @@ impl Start<'_> {
     }
 
     fn wait_for_node(&mut self) -> Result<()> {
-        let (home, state, programs) = (self.home, self.state, self.programs);
+        let (cluster, name) = (self.cluster, &self.state.name);
         self.wait(Component::Kubelet, "reporting a ready node", || {
             // The status alone may be what a kubelet reported that has ended since.
-            let health = format!("/api/v1/nodes/{}/proxy/healthz", state.name);
-            prints(kubectl(home, programs).args(["get", "--raw", &health]), "ok")?;
-            prints(&mut node_status(home, state, programs), "True")
+            let health = format!("/api/v1/nodes/{name}/proxy/healthz");
+            prints(cluster.kubectl().args(["get", "--raw", &health]), "ok")?;
+            prints(&mut node_status(cluster, name), "True")
         })
     }
 
@@ -192,10 +197,10 @@ impl Start<'_> {
     }
 
     fn wait_for_account(&mut self) -> Result<()> {
-        let (home, programs) = (self.home, self.programs);
+        let cluster = self.cluster;
         self.wait(Component::ControllerManager, "giving the namespace its service account", || {
             let query = ["get", "serviceaccount", "default", "--namespace=default", "--output=name"];
-            prints(kubectl(home, programs).args(query), "serviceaccount/default")
+            prints(cluster.kubectl().args(query), "serviceaccount/default")
         })
     }
 
@@ -217,10 +222,10 @@ impl Start<'_> {
     }
 }
 
-fn node_status(home: &Home, state: &State, programs: &Path) -> Command {
-    let mut command = kubectl(home, programs);
+fn node_status(cluster: &Running, name: &str) -> Command {
+    let mut command = cluster.kubectl();
     let condition = r#"--output=jsonpath={.status.conditions[?(@.type=="Ready")].status}"#;
-    command.args(["get", "node", &state.name, condition, "--request-timeout=5s"]);
+    command.args(["get", "node", name, condition, "--request-timeout=5s"]);
     command
 }
 
@@ -230,13 +235,4 @@ fn name_servers() -> Vec<Ipv4Addr> {
     let servers =
         files.iter().map(|file| config::name_servers(&fs::read_to_string(file).unwrap_or_default()));
     servers.into_iter().find(|servers| !servers.is_empty()).unwrap_or_default()
-}
-
-/// Gives the node the images of an archive.
-fn import(node: &Node, archive: &Path) -> Result<()> {
-    let mut command = Command::new("ctr");
-    command.arg("--address").arg(node.containerd_socket());
-    command.args(["--namespace", "k8s.io", "images", "import"]).arg(archive);
-    process::run(&mut command)?;
-    Ok(())
 }
