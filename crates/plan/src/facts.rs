@@ -5,6 +5,15 @@ use k8s_openapi::api::core::v1::{Container, ContainerState as KubeState, Contain
 
 use crate::pod::{AGENT_CONTAINER, managed_containers};
 
+/// What is said about a pod that somebody has deleted.
+pub(crate) const DELETED: &str = "its pod was deleted";
+
+/// What containers end with when they are stopped: killed, terminated, or cancelled by the agent (−1).
+const STOPPED: [i32; 3] = [137, 143, 255];
+
+/// How much later than a container's end, by the clocks, the deletion that caused it may have begun.
+const SKEW: SignedDuration = SignedDuration::from_secs(2);
+
 /// What matters about a job pod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PodFacts {
@@ -20,8 +29,10 @@ pub struct PodFacts {
     pub deleting_since: Option<Timestamp>,
     /// The node it is on.
     pub node: Option<String>,
-    /// Whether the kubelet or the cluster has given it up as a whole.
-    pub failed: Option<String>,
+    /// Whether it has failed for good.
+    pub failed: bool,
+    /// Why the kubelet or the cluster has given it up as a whole, e.g. `Evicted`.
+    pub given_up: Option<String>,
     /// Why it is not on a node yet.
     pub unscheduled: Option<String>,
     /// The user's init containers, those that stay on as sidecars included, in the order of their start.
@@ -78,14 +89,13 @@ impl PodFacts {
         let statuses = status.container_statuses.unwrap_or_default();
         let init_statuses = status.init_container_statuses.unwrap_or_default();
         let agent = spec.containers.iter().find(|container| container.name == AGENT_CONTAINER);
-        let failed = (status.phase.as_deref() == Some("Failed"))
-            .then(|| join_words(status.reason.as_deref(), status.message.as_deref()));
-        let unscheduled = status
-            .conditions
-            .unwrap_or_default()
-            .into_iter()
-            .find(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
-            .map(|condition| join_words(condition.reason.as_deref(), condition.message.as_deref()));
+        let conditions = status.conditions.unwrap_or_default();
+        let told = |kind: &str, value: &str| {
+            let condition = conditions.iter().find(|c| c.type_ == kind && c.status == value)?;
+            Some(join_words(condition.reason.as_deref(), condition.message.as_deref()))
+        };
+        let reason = join_words(status.reason.as_deref(), status.message.as_deref());
+        let given_up = Some(reason).filter(|reason| !reason.is_empty());
         Self {
             name: pod.metadata.name.clone().unwrap_or_default(),
             uid: pod.metadata.uid.clone().unwrap_or_default(),
@@ -93,8 +103,10 @@ impl PodFacts {
             accepted_at: status.start_time.map(|time| time.0),
             deleting_since: deleting_since(pod),
             node: spec.node_name.clone(),
-            failed,
-            unscheduled,
+            failed: status.phase.as_deref() == Some("Failed"),
+            // Evictions through the API, preemption and taints announce themselves in this way.
+            given_up: given_up.or_else(|| told("DisruptionTarget", "True")),
+            unscheduled: told("PodScheduled", "False"),
             init: spec
                 .init_containers
                 .iter()
@@ -125,7 +137,7 @@ impl PodFacts {
 
     /// Whether nothing more will come from this pod.
     pub fn is_over(&self) -> bool {
-        self.failed.is_some() || self.agent.is_ended()
+        self.failed || self.agent.is_ended()
     }
 
     /// When the last container ended, as far as known.
@@ -141,15 +153,42 @@ impl PodFacts {
     /// The init container that failed, which ends the pod before any agent has started. One that was killed
     /// with its pod has not failed: that says nothing about the job.
     pub fn failed_init(&self) -> Option<(&ContainerFacts, i32)> {
-        let taken_away = self.is_deleting() || self.given_up().is_some();
+        let taken_away = self.is_deleting() || self.given_up.is_some();
         let failure =
             || self.init.iter().filter(|container| !container.sidecar).find_map(ContainerFacts::failure);
         if taken_away { None } else { failure() }
     }
 
-    /// Why the kubelet or the cluster has given the pod up, if its containers are not reason enough.
-    pub fn given_up(&self) -> Option<&str> {
-        self.failed.as_deref().filter(|reason| !reason.is_empty())
+    /// Why the pod was taken away, if it was that which ended its containers, and not the command.
+    ///
+    /// An eviction has no time, so the exit status decides: 0 proves nothing, as a command that is told to
+    /// stop may well end in good order, half-done; any other that stopping does not lead to is the command's.
+    /// A deletion has a time: what ended before is the command's. Clocks differ a little, so a status that
+    /// stopping leads to is put down to a deletion just after it as well.
+    pub fn taken_away(&self) -> Option<&str> {
+        let failure = self.first_failure();
+        let stopped = self.was_stopped();
+        if let Some(reason) = &self.given_up
+            && (failure.is_none() || stopped)
+        {
+            return Some(reason);
+        }
+        let last_end = || self.managed.iter().filter_map(ContainerFacts::ended_at).max();
+        let ended = failure.map_or_else(last_end, |(container, _)| container.ended_at());
+        let began = self.deleting_since?;
+        let caused = |ended: Timestamp| if stopped { ended + SKEW >= began } else { ended > began };
+        ended.is_none_or(caused).then_some(DELETED)
+    }
+
+    /// Whether it may yet turn out that the pod was taken away. The kubelet says that containers have ended
+    /// before it says why it has stopped them.
+    pub fn may_be_explained(&self) -> bool {
+        let explained = self.first_failure().is_some_and(|(container, _)| container.ran_out_of_memory());
+        self.was_stopped() && !self.failed && !explained
+    }
+
+    fn was_stopped(&self) -> bool {
+        self.first_failure().is_some_and(|(_, status)| STOPPED.contains(&status))
     }
 }
 
@@ -177,6 +216,11 @@ impl ContainerFacts {
     /// Whether an init container has done what the containers after it wait for.
     pub fn lets_others_start(&self) -> bool {
         if self.sidecar { self.state == ContainerState::Running } else { self.exit_status() == Some(0) }
+    }
+
+    /// Whether it was killed because it used more memory than its limit.
+    pub fn ran_out_of_memory(&self) -> bool {
+        matches!(&self.state, ContainerState::Ended { reason, .. } if reason == "OOMKilled")
     }
 
     fn failure(&self) -> Option<(&Self, i32)> {

@@ -3,7 +3,7 @@
 use bk_api::{Fault, Phase, Verdict, VerdictCode};
 
 use crate::{
-    facts::{ContainerFacts, ContainerState, PodFacts},
+    facts::{ContainerFacts, ContainerState, DELETED, PodFacts},
     plugin::PluginError,
     pod::{AGENT_CONTAINER, RenderError},
 };
@@ -27,11 +27,10 @@ pub fn passed() -> Verdict {
 
 /// The command ended, with this status.
 pub fn by_exit_status(facts: &PodFacts) -> (Phase, Verdict) {
+    if facts.taken_away().is_some() {
+        return (Phase::Failed, agent_lost(Some(facts)));
+    }
     match facts.first_failure() {
-        // A command that is told to stop may well end with status 0, half-done.
-        None if facts.failed.as_ref().is_some_and(|reason| !reason.is_empty()) => {
-            (Phase::Failed, agent_lost(Some(facts)))
-        }
         None => (Phase::Succeeded, passed()),
         Some((container, status)) => {
             let (message, advice) = failure(container, status);
@@ -43,15 +42,13 @@ pub fn by_exit_status(facts: &PodFacts) -> (Phase, Verdict) {
 
 fn failure(container: &ContainerFacts, status: i32) -> (String, Option<&'static str>) {
     let name = &container.name;
-    match &container.state {
-        ContainerState::Ended { reason, .. } if reason == "OOMKilled" => (
-            format!(
-                "container {name} was killed because it used more memory than its limit (exit status {status})"
-            ),
-            Some("raise the container's memory limit, or make the command use less"),
-        ),
-        _ => (format!("container {name} ended with exit status {status}"), None),
+    if !container.ran_out_of_memory() {
+        return (format!("container {name} ended with exit status {status}"), None);
     }
+    let message = format!(
+        "container {name} was killed because it used more memory than its limit (exit status {status})"
+    );
+    (message, Some("raise the container's memory limit, or make the command use less"))
 }
 
 /// Cancelled in Buildkite.
@@ -123,15 +120,15 @@ pub fn start_timeout(facts: Option<&PodFacts>, seconds: i64) -> Verdict {
 
 /// The agent ended, or its pod went away, before it took the job.
 pub fn agent_not_started(facts: Option<&PodFacts>, attempts: u32) -> Verdict {
-    let why = match facts {
-        None => "its pod was deleted".to_owned(),
-        Some(facts) => {
-            facts.failed.clone().filter(|text| !text.is_empty()).unwrap_or_else(|| how_agent_ended(facts))
-        }
-    };
+    let why = facts.map_or_else(|| DELETED.to_owned(), how_it_was_lost);
     let message = format!("no agent took the job in {attempts} attempts: {why}");
     let advice = Some("read the log of the pod's agent container; check the agent token and the endpoint");
     verdict(VerdictCode::AgentNotStarted, Fault::Cluster, message, advice, Some(NEVER_RAN))
+}
+
+fn how_it_was_lost(facts: &PodFacts) -> String {
+    let reason = facts.given_up.as_deref().or_else(|| facts.taken_away());
+    reason.map_or_else(|| how_agent_ended(facts), str::to_owned)
 }
 
 /// How the agent ended; if it did not, what else did.
@@ -154,12 +151,7 @@ fn how_agent_ended(facts: &PodFacts) -> String {
 
 /// The agent or its pod was lost while the job ran.
 pub fn agent_lost(facts: Option<&PodFacts>) -> Verdict {
-    let why = match facts {
-        None => "its pod was deleted".to_owned(),
-        Some(facts) => {
-            facts.failed.clone().filter(|text| !text.is_empty()).unwrap_or_else(|| how_agent_ended(facts))
-        }
-    };
+    let why = facts.map_or_else(|| DELETED.to_owned(), how_it_was_lost);
     let message = format!("the agent was lost while the job ran: {why}");
     let advice = Some("retry the job; Buildkite notices the lost agent by itself within minutes");
     let exit_status = facts.and_then(PodFacts::first_failure).map(|(_, status)| status);

@@ -9,6 +9,9 @@ use crate::{facts::PodFacts, remote::RemoteState, verdicts};
 /// How long the pod's own record of the end may lag behind Buildkite's.
 const LAG: SignedDuration = SignedDuration::from_secs(30);
 
+/// How long the kubelet may take to say why it has stopped a pod.
+const EXPLANATION: SignedDuration = SignedDuration::from_secs(10);
+
 /// How soon to look again while Buildkite has not confirmed an end.
 const SOON: SignedDuration = SignedDuration::from_millis(500);
 
@@ -20,7 +23,7 @@ pub(super) fn by_remote(case: &Case<'_>) -> Option<Decision> {
         RemoteState::TimedOut => Some(case.conclude(verdicts::timed_out())),
         RemoteState::NeverRan => Some(case.conclude(verdicts::never_ran())),
         RemoteState::Finished => Some(match &case.seen.pod {
-            Some(facts) if facts.managed_ended() => case.conclude(verdicts::by_exit_status(facts)),
+            Some(facts) if facts.managed_ended() => by_exit_status(case, facts),
             // The agent reports the end a moment before the kubelet does.
             Some(_) if case.seen.now.duration_since(remote.asked_at) < LAG => Decision::wait(false, LAG),
             _ => case.conclude(verdicts::result_unknown()),
@@ -52,9 +55,23 @@ pub(super) fn by_pod(case: &Case<'_>, facts: &PodFacts) -> Decision {
     }
 }
 
+/// The containers that do the work have ended, and nobody will say more about it than they do.
+fn by_exit_status(case: &Case<'_>, facts: &PodFacts) -> Decision {
+    if facts.may_be_explained()
+        && facts.taken_away().is_none()
+        && let Some(ended) = facts.ended_at()
+    {
+        let left = EXPLANATION - case.seen.now.duration_since(ended);
+        if left.is_positive() {
+            return Decision::wait(false, left);
+        }
+    }
+    case.conclude(verdicts::by_exit_status(facts))
+}
+
 fn standalone(case: &Case<'_>, facts: &PodFacts) -> Decision {
     if facts.managed_ended() {
-        return case.conclude(verdicts::by_exit_status(facts));
+        return by_exit_status(case, facts);
     }
     if facts.is_over() {
         return case.conclude((Phase::Failed, verdicts::agent_lost(Some(facts))));

@@ -11,8 +11,8 @@ use bk_plan::{
 };
 use rstest::rstest;
 use scene::{
-    Scene, accepted, because, beside, buildkite, created, deleting, ended, evicted, failed_in_init, in_init,
-    pending, pod, running, scene, standalone, unscheduled, waiting,
+    Scene, accepted, because, beside, buildkite, created, deleting, deleting_since, ended, evicted, failed,
+    failed_in_init, in_init, pending, pod, running, scene, standalone, unscheduled, waiting,
 };
 
 #[rstest]
@@ -211,13 +211,53 @@ fn while_it_runs(#[case] scene: Scene, #[case] expected: &str) {
 }
 
 #[rstest]
-#[case::passed(pod(ended(0, 20), running()), Some((Finished, 21)), 21, "write Succeeded Passed 0")]
-#[case::failed(pod(ended(3, 20), running()), Some((Finished, 21)), 21, "write Failed CommandFailed 3")]
+#[case::well(pod(ended(0, 20), running()), Some((Finished, 21)), 21, "write Succeeded Passed 0")]
+#[case::badly(pod(ended(3, 20), running()), Some((Finished, 21)), 21, "write Failed CommandFailed 3")]
 #[case::out_of_memory(
     pod(because("OOMKilled", 137, 20), running()), Some((Finished, 21)), 21, "write Failed CommandFailed 137"
 )]
+#[case::killed_and_the_kubelet_has_not_said_why(
+    pod(ended(137, 20), running()), Some((Finished, 21)), 21, "again in 9s"
+)]
+#[case::killed_and_the_kubelet_does_not_say_why(
+    pod(ended(137, 20), running()), Some((Finished, 21)), 30, "write Failed CommandFailed 137"
+)]
+#[case::killed_and_the_kubelet_has_said_all(
+    failed(pod(ended(137, 20), ended(0, 21))), Some((Finished, 21)), 22, "write Failed CommandFailed 137"
+)]
 #[case::evicted_while_it_stopped(
     evicted(pod(ended(0, 20), running())), Some((Finished, 21)), 21, "write Failed AgentLost"
+)]
+#[case::evicted_and_killed(
+    evicted(pod(ended(137, 20), running())), Some((Finished, 21)), 21, "write Failed AgentLost 137"
+)]
+#[case::evicted_and_cancelled_by_its_agent(
+    evicted(pod(ended(255, 20), running())), Some((Finished, 21)), 21, "write Failed AgentLost 255"
+)]
+#[case::evicted_after_it_had_failed(
+    evicted(pod(ended(3, 20), running())), Some((Finished, 21)), 21, "write Failed CommandFailed 3"
+)]
+#[case::deleted_and_killed(
+    deleting_since(18, pod(ended(143, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed AgentLost 143"
+)]
+#[case::deleted_and_killed_at_once(
+    deleting_since(20, pod(ended(137, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed AgentLost 137"
+)]
+#[case::deleted_and_stopped_with_a_status_of_its_own(
+    deleting_since(18, pod(ended(3, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed AgentLost 3"
+)]
+#[case::deleted_and_stopped_in_good_order(
+    deleting_since(18, pod(ended(0, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed AgentLost"
+)]
+#[case::deleted_after_it_had_failed(
+    deleting_since(20, pod(ended(3, 20), running())), Some((Finished, 21)), 21, "write Failed CommandFailed 3"
+)]
+#[case::deleted_after_it_had_been_killed(
+    deleting_since(24, pod(because("OOMKilled", 137, 20), running())), Some((Finished, 25)), 25,
+    "write Failed CommandFailed 137"
+)]
+#[case::deleted_after_it_had_passed(
+    deleting_since(21, pod(ended(0, 20), running())), Some((Finished, 21)), 21, "write Succeeded Passed 0"
 )]
 #[case::the_kubelet_is_late(pod(running(), running()), Some((Finished, 21)), 22, "again in 30s")]
 #[case::the_kubelet_is_too_late(pod(running(), running()), Some((Finished, 21)), 51, "write Failed ResultUnknown")]
@@ -338,6 +378,13 @@ fn a_verdict_is_on_record_and(#[case] scene: Scene, #[case] expected: &str) {
     evicted(pod(ended(0, 20), ended(0, 20))),
     "write Failed AgentLost"
 )]
+#[case::is_evicted_and_killed(evicted(pod(ended(137, 20), running())), "write Failed AgentLost 137")]
+#[case::is_killed_and_the_kubelet_has_not_said_why(pod(ended(137, 20), running()), "again in 7s")]
+#[case::is_deleted(deleting_since(18, pod(ended(143, 20), ended(143, 20))), "write Failed AgentLost 143")]
+#[case::is_deleted_when_it_is_done(
+    deleting_since(21, pod(ended(3, 20), running())),
+    "write Failed CommandFailed 3"
+)]
 #[case::loses_its_agent(pod(running(), ended(1, 20)), "write Failed AgentLost")]
 fn a_standalone_job(#[case] pod: PodFacts, #[case] expected: &str) {
     assert_eq!(standalone().running_since(10).pod(pod).at(23).decides(), expected);
@@ -427,6 +474,26 @@ fn a_pod_that_the_api_server_refuses_ends_the_job() {
 #[case(
     buildkite().running_since(10).pod(evicted(pod(running(), running()))).word(Acquired, 22).at(23),
     "the agent was lost while the job ran: Evicted: the node was low on memory"
+)]
+#[case(
+    buildkite().running_since(10).pod(evicted(pod(ended(137, 20), running()))).word(Finished, 21).at(21),
+    "the agent was lost while the job ran: Evicted: the node was low on memory"
+)]
+#[case(
+    buildkite()
+        .running_since(10)
+        .pod(deleting_since(18, pod(ended(143, 20), ended(0, 20))))
+        .word(Finished, 21)
+        .at(21),
+    "the agent was lost while the job ran: its pod was deleted"
+)]
+#[case(
+    buildkite()
+        .starting(2)
+        .pod(deleting_since(18, pod(ended(143, 20), ended(0, 20))))
+        .word(Waiting, 22)
+        .at(22),
+    "no agent took the job in 3 attempts: its pod was deleted"
 )]
 #[case(
     buildkite().starting(2).pod(pod(running(), because("Error", 1, 20))).word(Waiting, 22).at(22),

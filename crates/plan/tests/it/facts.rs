@@ -3,6 +3,7 @@
 use bk_plan::facts::{ContainerState, PodFacts};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use rstest::rstest;
 
 fn facts(yaml: &str) -> PodFacts {
     let pod: Pod = serde_saphyr::from_str(yaml).expect("the fixture is a pod");
@@ -56,7 +57,7 @@ status:
     );
     assert_eq!(facts.created_at, Some(at("2027-01-15T08:00:00Z")));
     assert_eq!(facts.accepted_at, Some(at("2027-01-15T08:03:00Z")));
-    assert_eq!(facts.failed.as_deref(), Some(""));
+    assert_eq!((facts.failed, &facts.given_up), (true, &None));
     assert_eq!(
         facts.failed_init().map(|(container, status)| (container.name.as_str(), status)),
         Some(("prepare", 4))
@@ -83,4 +84,20 @@ spec:
     );
     assert_eq!(facts.deleting_since, Some(at("2027-01-15T08:00:00Z")));
     assert_eq!(facts.agent.state, ContainerState::Waiting { reason: String::new(), message: String::new() });
+}
+
+/// What the kubelet and the control plane say about a pod that they take away.
+#[rstest]
+#[case::by_the_kubelet(
+    "{ phase: Failed, reason: Evicted, message: The node was low on resource }",
+    (true, Some("Evicted: The node was low on resource"))
+)]
+#[case::by_the_scheduler(
+    "{ phase: Running, conditions: [{ type: DisruptionTarget, status: 'True', reason: PreemptionByScheduler }] }",
+    (false, Some("PreemptionByScheduler"))
+)]
+#[case::not_at_all("{ phase: Failed, conditions: [{ type: DisruptionTarget, status: 'False' }] }", (true, None))]
+fn a_pod_that_is_taken_away(#[case] status: &str, #[case] expected: (bool, Option<&str>)) {
+    let facts = facts(&format!("metadata: {{ name: nightly }}\nstatus: {status}"));
+    assert_eq!((facts.failed, facts.given_up.as_deref()), expected);
 }

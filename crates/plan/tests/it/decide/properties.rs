@@ -154,7 +154,7 @@ proptest! {
         if last_written(&scene).is_some_and(|status| status.phase == Phase::Succeeded) {
             let pod = scene.pod.as_ref().expect("a pod has passed");
             prop_assert!(pod.managed.iter().all(|container| container.exit_status() == Some(0)));
-            prop_assert!(pod.failed.is_none());
+            prop_assert_eq!(&pod.given_up, &None);
         }
     }
 

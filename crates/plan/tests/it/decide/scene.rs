@@ -201,7 +201,8 @@ pub(crate) fn pod(managed: ContainerState, agent: ContainerState) -> PodFacts {
         accepted_at: Some(time(1)),
         deleting_since: None,
         node: Some("node-1".to_owned()),
-        failed: None,
+        failed: false,
+        given_up: None,
         unscheduled: None,
         init: Vec::new(),
         managed: vec![container("container-0", managed)],
@@ -258,7 +259,12 @@ pub(crate) fn deleting_since(seconds: i64, pod: PodFacts) -> PodFacts {
 }
 
 pub(crate) fn evicted(pod: PodFacts) -> PodFacts {
-    PodFacts { failed: Some("Evicted: the node was low on memory".to_owned()), ..pod }
+    PodFacts { given_up: Some("Evicted: the node was low on memory".to_owned()), ..failed(pod) }
+}
+
+/// All of its containers have ended, one of them badly, or it was given up.
+pub(crate) fn failed(pod: PodFacts) -> PodFacts {
+    PodFacts { failed: true, ..pod }
 }
 
 pub(crate) fn unscheduled(pod: PodFacts) -> PodFacts {
@@ -273,7 +279,7 @@ pub(crate) fn in_init(init: ContainerState) -> PodFacts {
 
 /// A pod whose init container has failed. The kubelet says in the same breath that the pod has.
 pub(crate) fn failed_in_init(init: ContainerState) -> PodFacts {
-    PodFacts { failed: Some(String::new()), ..in_init(init) }
+    failed(in_init(init))
 }
 
 /// With a native sidecar before everything else.

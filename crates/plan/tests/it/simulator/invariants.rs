@@ -106,8 +106,13 @@ pub(crate) fn of_write(world: &mut World, before: &BuildJob) {
             world.violate(format!("a job that was cancelled before it ran is {:?}", new.phase));
         }
     }
+    let code = new.verdict.as_ref().map(|verdict| verdict.code);
+    let stopped = matches!(new.exit_status, Some(137 | 143));
+    if code == Some(VerdictCode::CommandFailed) && stopped && world.exit != new.exit_status {
+        world.violate(format!("the user is blamed for {:?}", new.exit_status));
+    }
     if !world.disturbed {
-        agreement(world, new.phase, new.verdict.as_ref().map(|verdict| verdict.code));
+        agreement(world, new.phase, code);
         if world.init_failed && new.phase == Phase::Failed {
             of_failed_init(world, &new);
         }

@@ -11,6 +11,9 @@ use super::{
     world::{Event, Fault, Instant, World, whole_seconds},
 };
 
+/// How long pods may take to end when they are deleted.
+const GRACE: Instant = 60_000;
+
 /// What a pod does on its node.
 #[derive(Default)]
 pub(crate) struct Life {
@@ -274,7 +277,8 @@ impl World {
         if pod.metadata.deletion_timestamp.is_some() {
             return;
         }
-        pod.metadata.deletion_timestamp = Some(whole_seconds(self.now));
+        pod.metadata.deletion_timestamp = Some(whole_seconds(self.now + GRACE));
+        pod.metadata.deletion_grace_period_seconds = Some(GRACE / 1_000);
         let (dead, delay) = (self.lives[uid].dead, self.random.between(50, 4_000));
         let step = if dead { Step::Removed } else { Step::Terminated };
         self.after(delay, Event::Pod(uid.to_owned(), step));
@@ -332,8 +336,10 @@ impl World {
             }
             Fault::NodeDark => {
                 self.kill(&uid);
+                let end = whole_seconds(self.now + GRACE);
                 self.change_pod(&uid, |pod| {
-                    pod.metadata.deletion_timestamp = pod.metadata.creation_timestamp.clone();
+                    pod.metadata.deletion_timestamp = Some(end);
+                    pod.metadata.deletion_grace_period_seconds = Some(GRACE / 1_000);
                 });
                 self.after(600_000, Event::Pod(uid, Step::Removed));
             }
@@ -349,7 +355,9 @@ impl World {
         self.kill(uid);
         if self.random.chance(50) {
             for container in 0..self.lives[uid].containers.len() {
-                self.set_state(uid, container, self.terminated(137, self.now));
+                let mut state = self.terminated(137, self.now);
+                state.terminated.as_mut().expect("it is").reason = Some("Error".to_owned());
+                self.set_state(uid, container, state);
             }
         }
         self.change_pod(uid, |pod| {
