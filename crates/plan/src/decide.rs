@@ -8,7 +8,7 @@
 //! - Actions come in an order in which a crash between any two of them loses nothing: whatever was done is
 //!   seen by the next call, which continues from there.
 //! - A verdict that Buildkite has to hear is in the status before Buildkite hears it, and the phase becomes
-//!   terminal only afterwards.
+//!   terminal only afterwards. If an agent was quicker, the verdict is struck out.
 //! - An agent's end is judged only by a word from Buildkite that is younger than that end.
 //! - An attempt is in the status before its pod exists, so a pod is never looked for under an old name.
 //!
@@ -109,9 +109,7 @@ pub fn decide(seen: &Observed<'_>, rules: &Rules) -> Decision {
     if case.status.phase.is_terminal() {
         return cleanup::decide(&case);
     }
-    // An agent that took the job after all has overtaken the verdict: let it run.
-    let overtaken = case.remote_state() == Some(RemoteState::Acquired);
-    if let Some(verdict) = case.status.verdict.clone().filter(|_| !overtaken) {
+    if let Some(verdict) = case.status.verdict.clone() {
         return end::settle(&case, verdict);
     }
     if let Some(decision) = end::by_remote(&case) {

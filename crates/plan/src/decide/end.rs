@@ -1,6 +1,6 @@
 //! Once the pod or the job has ended: find out how, record it, tell who has to be told.
 
-use bk_api::{Phase, Verdict};
+use bk_api::{BuildJobStatus, Phase, Verdict};
 use jiff::SignedDuration;
 
 use super::{Action, Case, Decision};
@@ -100,6 +100,7 @@ pub(super) fn settle(case: &Case<'_>, verdict: Verdict) -> Decision {
             ask_remote: true,
             look_again: Some(SignedDuration::from_secs(1)),
         },
+        Some(RemoteState::Acquired) => overtaken(case),
         Some(RemoteState::Canceled) => case.conclude(verdicts::canceled()),
         Some(RemoteState::TimedOut) => case.conclude(verdicts::timed_out()),
         Some(RemoteState::Finished) if passed(case) => {
@@ -108,6 +109,15 @@ pub(super) fn settle(case: &Case<'_>, verdict: Verdict) -> Decision {
         }
         _ => case.conclude((Phase::Failed, verdict)),
     }
+}
+
+/// An agent took the job before Buildkite heard the verdict: what comes of the job is the agent's to say.
+fn overtaken(case: &Case<'_>) -> Decision {
+    let status =
+        BuildJobStatus { verdict: None, exit_status: None, finished_at: None, ..case.status.clone() };
+    let mut decision = Decision::wait(true, SignedDuration::from_secs(1));
+    decision.actions.push(case.write(status));
+    decision
 }
 
 fn passed(case: &Case<'_>) -> bool {

@@ -356,11 +356,11 @@ fn the_pod_of_a_running_job_is_gone(#[case] word: RemoteState, #[case] expected:
 #[case::the_job_is_gone(buildkite().word(Unknown, 22), "write Failed ImageUnavailable -1")]
 #[case::an_agent_was_quicker(
     buildkite().pod(pod(running(), running())).word(Acquired, 22),
-    "write Running ImageUnavailable; again in 4m 59s"
+    "write Starting; ask; again in 1s"
 )]
 #[case::an_agent_was_quicker_and_died(
     buildkite().pod(pod(running(), ended(1, 10))).word(Acquired, 22),
-    "write Failed AgentLost; notify AgentLost"
+    "write Starting; ask; again in 1s"
 )]
 #[case::an_agent_was_quicker_and_is_done(
     buildkite().pod(pod(ended(0, 20), ended(0, 21))).word(Finished, 22),

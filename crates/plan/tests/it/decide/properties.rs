@@ -182,6 +182,18 @@ proptest! {
         }
     }
 
+    /// What an agent that took the job after all makes of it is what counts.
+    #[test]
+    fn an_overtaken_verdict_is_struck_out(scene in any_scene()) {
+        if scene.job.is_terminal() || scene.job.spec.buildkite.is_none() {
+            return Ok(());
+        }
+        let mut scene = scene.word(RemoteState::Acquired, 0);
+        scene.job.status.get_or_insert_default().verdict = Some(verdict(VerdictCode::StartTimeout));
+        let written = last_written(&scene).expect("the verdict is struck out");
+        prop_assert_eq!((written.verdict, written.exit_status, written.finished_at), (None, None, None));
+    }
+
     /// When every deadline has passed and Buildkite says that nobody has the job, something is done about it.
     #[test]
     fn nothing_waits_for_ever(scene in any_scene()) {

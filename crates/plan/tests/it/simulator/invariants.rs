@@ -36,8 +36,12 @@ pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<St
             Action::WriteStatus(new) if new.attempt < status.attempt => {
                 return Some("the attempt is lowered".to_owned());
             }
-            Action::WriteStatus(new) if status.verdict.is_some() && new.verdict.is_none() => {
-                return Some("a verdict is cleared".to_owned());
+            Action::WriteStatus(new)
+                if status.verdict.is_some()
+                    && new.verdict.is_none()
+                    && remote != Some(RemoteState::Acquired) =>
+            {
+                return Some("a verdict is struck out that nobody has overtaken".to_owned());
             }
             Action::DeletePod { .. } | Action::DeleteJob => {}
             _ if status.phase.is_terminal() => return Some(format!("{action:?} after the end")),
@@ -112,7 +116,7 @@ pub(crate) fn of_write(world: &mut World, before: &BuildJob) {
         world.violate(format!("the user is blamed for {:?}", new.exit_status));
     }
     if !world.disturbed {
-        agreement(world, new.phase, code);
+        agreement(world, &new);
         if world.init_failed && new.phase == Phase::Failed {
             of_failed_init(world, &new);
         }
@@ -152,22 +156,25 @@ fn of_failed_init(world: &mut World, status: &BuildJobStatus) {
 }
 
 /// As long as nothing took the pod or the agent away, our record says what Buildkite's says.
-fn agreement(world: &mut World, phase: Phase, code: Option<VerdictCode>) {
+fn agreement(world: &mut World, status: &BuildJobStatus) {
+    let phase = status.phase;
     let expected = match world.buildkite.as_ref().map(|buildkite| &buildkite.state) {
-        None if world.exit.is_none() => Phase::Failed,
+        None if world.exit.is_none() => (Phase::Failed, status.exit_status),
         None => by_exit(world.exit.unwrap_or(-1)),
         Some(State::Ended(Outcome::Exit(exit))) => by_exit(*exit),
-        Some(State::Ended(Outcome::Canceled)) => Phase::Canceled,
-        Some(State::Ended(Outcome::TimedOut)) => Phase::TimedOut,
+        Some(State::Ended(Outcome::Canceled)) => (Phase::Canceled, None),
+        Some(State::Ended(Outcome::TimedOut)) => (Phase::TimedOut, None),
         Some(state) => return world.violate(format!("{phase:?} while Buildkite's job is {state:?}")),
     };
-    if phase != expected {
-        world.violate(format!("{phase:?} ({code:?}) where Buildkite says {expected:?}"));
+    let found = (phase, status.exit_status);
+    if found != expected {
+        let code = status.verdict.as_ref().map(|verdict| verdict.code);
+        world.violate(format!("{found:?} ({code:?}) where Buildkite says {expected:?}"));
     }
 }
 
-fn by_exit(exit: i32) -> Phase {
-    if exit == 0 { Phase::Succeeded } else { Phase::Failed }
+fn by_exit(exit: i32) -> (Phase, Option<i32>) {
+    (if exit == 0 { Phase::Succeeded } else { Phase::Failed }, Some(exit))
 }
 
 /// After each event.
