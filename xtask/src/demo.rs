@@ -71,7 +71,7 @@ fn on_this_machine() -> Result<()> {
     let cluster = cluster::start(CLUSTER)?;
     let images = images::ensure(&Image::ALL)?;
     images::load(&cluster.containerd_socket, &images)?;
-    let demo = Demo { kubectl: Kubectl::local(&cluster)?, directory: directory("demo") };
+    let demo = Demo { kubectl: Kubectl::local(&cluster), directory: directory("demo") };
     demo.run(&Overlay::loaded(&demo.directory, &images)?)?;
     let script = demo.say_where_to_look()?;
     let service = ["get", "service", "buildkite-local", "--output=jsonpath={.spec.clusterIP}"];
@@ -105,7 +105,7 @@ fn on_own_cluster(repo: &str) -> Result<()> {
     ));
     progress::note("                 any name, with this password:");
     progress::note(&format!("                 {script} {PASSWORD}"));
-    progress::note(&format!("  Clean up       make clean-demo IMAGE_REPO={repo}"));
+    progress::note(&format!("  Clean up       make clean-demo IMAGE_REPO={repo}, with the same KUBECONFIG"));
     Ok(())
 }
 

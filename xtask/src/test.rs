@@ -131,6 +131,7 @@ fn end_to_end(filter: Option<&str>, cluster: &cluster::Running) -> Result<()> {
         .env("BUILDKITE_SHIM", binaries::shim()?)
         .env("E2E_AGENT_IMAGE", Image::Agent.reference(images::TAG))
         .env("E2E_TOOLBOX_IMAGE", Image::Toolbox.reference(images::TAG));
+    cluster.bypass_proxies(&mut command);
     check("running the end-to-end tests", &mut command)
 }
 

@@ -21,14 +21,8 @@ pub(super) struct Kubectl {
 
 impl Kubectl {
     /// For a cluster of this machine.
-    pub(super) fn local(cluster: &cluster::Running) -> Result<Self> {
-        let mut base = Command::new(deps::kubernetes()?.join("kubectl"));
-        base.arg("--kubeconfig").arg(&cluster.kubeconfig);
-        // The cluster is on this machine, so no proxy is in between.
-        for proxy in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
-            base.env_remove(proxy);
-        }
-        Ok(Self::new(&base))
+    pub(super) fn local(cluster: &cluster::Running) -> Self {
+        Self::new(&cluster.kubectl())
     }
 
     /// For the cluster that the user's kubectl talks to now; it stays that one when the user turns to another.

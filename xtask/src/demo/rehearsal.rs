@@ -18,7 +18,7 @@ spec: {image: busybox, command: 'true'}
 
 /// Runs the demo on a cluster of this machine that has the images, and then takes the cluster for somebody else's.
 pub(crate) fn rehearse(cluster: &cluster::Running, images: &[Built]) -> Result<()> {
-    let demo = Demo { kubectl: Kubectl::local(cluster)?, directory: directory("demo-test") };
+    let demo = Demo { kubectl: Kubectl::local(cluster), directory: directory("demo-test") };
     demo.run(&Overlay::loaded(&demo.directory, images)?)?;
     demo.check().context("the demo does not know itself again")?;
 
