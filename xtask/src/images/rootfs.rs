@@ -23,6 +23,10 @@ const HOST_SETTINGS: [&str; 3] =
 /// Those of them that apt takes from the environment too, and how they are called there.
 const HOST_VARIABLES: [(&str, &str); 2] =
     [("Acquire::http::Proxy", "http_proxy"), ("Acquire::https::Proxy", "https_proxy")];
+/// Ends mmdebstrap with this process, and its mounts with it: a killed run must not leave the machine's own `/dev/shm`
+/// in a tree that is going to be removed.
+const CONTAINED: [&str; 8] =
+    ["--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--mount-proc", "--fork", "--kill-child"];
 /// Merges /bin and its like into /usr before any package comes, which spares a package for it and a whole Perl.
 const MERGED_USR: &str = "--hook-dir=/usr/share/mmdebstrap/hooks/maybe-merged-usr";
 /// What dpkg leaves out, as the slim variants of Debian's own images do.
@@ -63,9 +67,7 @@ impl Rootfs {
         let place = cache.join("rootfs").join(self.key()?);
         let (file, record) = (place.join("layer.tar"), place.join("layer.json"));
         let _lock = cache::lock(&place.join("lock"), "installing the same Debian packages")?;
-        // The record is written last, so it vouches for the layer beside it. One that cannot be read does not.
-        let made: Option<Layer> = fs::read(&record).ok().and_then(|text| serde_json::from_slice(&text).ok());
-        if let Some(layer) = made {
+        if let Some(layer) = read_record(&record) {
             return Ok(Layer { file, ..layer });
         }
         let root = rustix::process::geteuid().is_root();
@@ -105,8 +107,10 @@ impl Rootfs {
     }
 
     fn mmdebstrap(&self, tree: &Path, sources: Option<&Path>, settings: &Settings) -> Command {
-        let mut command = Command::new("mmdebstrap");
+        let mut command = Command::new("setpriv");
         command
+            .args(CONTAINED)
+            .arg("mmdebstrap")
             .env("SOURCE_DATE_EPOCH", EPOCH.to_string())
             .envs(settings.variables.iter().map(|(name, value)| (name, value)))
             .args(["--quiet", "--mode=root", "--format=directory", "--variant=minbase", MERGED_USR])
@@ -119,6 +123,11 @@ impl Rootfs {
             .args(sources);
         command
     }
+}
+
+/// The record is written last, so it vouches for the layer beside it. One that cannot be read does not.
+fn read_record(path: &Path) -> Option<Layer> {
+    serde_json::from_slice(&fs::read(path).ok()?).ok()
 }
 
 /// The machine's own list of Debian mirrors; without one mmdebstrap uses Debian's public ones.
@@ -200,6 +209,8 @@ mod tests {
         let settings = Settings { variables: vec![], options: vec!["Acquire::X \"false\";".to_owned()] };
         let command = ROOTFS.mmdebstrap(Path::new("/tree"), Some(Path::new("/sources")), &settings);
         let line = process::line(&command);
+        assert!(line.starts_with("setpriv --pdeathsig KILL unshare --mount --pid "), "{line}");
+        assert!(line.contains(" --kill-child mmdebstrap "), "{line}");
         assert!(line.contains(" --include=git,jq "), "{line}");
         assert!(line.contains(" --aptopt=Acquire::X \"false\"; "), "{line}");
         assert!(line.contains(" --customize-hook=chroot \"$1\" useradd --uid 7 x "), "{line}");
@@ -267,5 +278,14 @@ Acquire::Check-Valid-Until false
         fs::write(place.join("layer.json"), serde_json::to_vec(&made).unwrap()).unwrap();
         let layer = ROOTFS.layer(cache.path()).unwrap();
         assert_eq!(layer, Layer { file: place.join("layer.tar"), ..made });
+    }
+
+    #[test]
+    fn a_broken_record_vouches_for_nothing() {
+        let place = tempfile::tempdir().unwrap();
+        let record = place.path().join("layer.json");
+        assert_eq!(read_record(&record), None);
+        fs::write(&record, r#"{"file": "/layer.tar","#).unwrap();
+        assert_eq!(read_record(&record), None);
     }
 }

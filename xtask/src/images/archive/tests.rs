@@ -93,3 +93,12 @@ fn a_port_is_not_a_tag() {
         assert_eq!(tag(reference), expected, "{reference}");
     }
 }
+
+#[test]
+fn what_a_killed_run_left_goes() {
+    let place = tempfile::tempdir().unwrap();
+    fs::create_dir(place.path().join(".image-killed")).unwrap();
+    write(&place.path().join("a.tar"), "localhost/tool:dev", sample("x"), &config()).unwrap();
+    let left: Vec<_> = fs::read_dir(place.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    assert_eq!(left, ["a.tar"]);
+}
