@@ -22,7 +22,11 @@ pub(crate) fn check(root: &Path, block: Block, namespaces: &Namespaces) -> Resul
         if left.is_empty() {
             return Ok(());
         }
-        ensure!(Instant::now() < deadline, "this is left of the cluster: {}", left.join(", "));
+        ensure!(
+            Instant::now() < deadline,
+            "this is left of the cluster, please remove it and try again: {}",
+            left.join(", ")
+        );
         thread::sleep(Duration::from_millis(20));
     }
 }
