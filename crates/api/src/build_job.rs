@@ -27,6 +27,10 @@ use crate::verdict::Verdict;
     namespaced,
     status = "BuildJobStatus",
     derive = "PartialEq",
+    validation = Rule::new("self.metadata.name.size() <= 52")
+        .message("metadata.name may have 52 characters at most: labels carry it, and pods are named after it"),
+    validation = Rule::new("!self.metadata.name.matches('-try[0-9]+$')")
+        .message("metadata.name may not end in -try and a number: later pods of a BuildJob are named like that"),
     doc = "A job to run in a pod of its own: a Buildkite job, or a standalone one.",
     printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
     printcolumn(name = "Reason", type_ = "string", json_path = ".status.verdict.code"),

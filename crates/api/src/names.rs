@@ -37,19 +37,16 @@ pub const ANNOTATION_SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/saf
 /// Annotation: which attempt at its BuildJob a pod is, counted from 0.
 pub const ANNOTATION_ATTEMPT: &str = "buildkite-operator.dev/attempt";
 
-const PREFIX: &str = "buildkite-";
-
 /// The name of the BuildJob, and of the first pod, of a Buildkite job.
 pub fn build_job(job_uuid: &str) -> String {
-    format!("{PREFIX}{job_uuid}")
+    format!("buildkite-{job_uuid}")
 }
 
-/// The name of an attempt's pod. The attempt is part of the name, so that a second one can never be
-/// mistaken for the first.
+/// The name of an attempt's pod. The attempt is part of the name, so that a second one can never be mistaken
+/// for the first. As no BuildJob may have a name that ends in this way, no two have pods of the same name; and
+/// none gets one by `generateName`, which makes no vowels and no `y`.
 pub fn pod(build_job: &str, attempt: u32) -> String {
-    let base =
-        if build_job.starts_with(PREFIX) { build_job.to_owned() } else { format!("{PREFIX}{build_job}") };
-    if attempt == 0 { base } else { format!("{base}-{attempt}") }
+    if attempt == 0 { build_job.to_owned() } else { format!("{build_job}-try{attempt}") }
 }
 
 /// The name of the ConfigMap that holds what the JobSpawner is about to take from a queue.
@@ -87,11 +84,29 @@ mod tests {
 
     #[rstest]
     #[case("buildkite-0198f0a0", 0, "buildkite-0198f0a0")]
-    #[case("buildkite-0198f0a0", 2, "buildkite-0198f0a0-2")]
-    #[case("nightly", 0, "buildkite-nightly")]
-    #[case("nightly", 1, "buildkite-nightly-1")]
+    #[case("buildkite-0198f0a0", 2, "buildkite-0198f0a0-try2")]
+    #[case("nightly", 0, "nightly")]
+    #[case("nightly", 1, "nightly-try1")]
+    #[case("nightly-1", 0, "nightly-1")]
+    #[case("buildkite-nightly", 0, "buildkite-nightly")]
     fn pods_carry_their_attempt(#[case] build_job: &str, #[case] attempt: u32, #[case] expected: &str) {
         assert_eq!(pod(build_job, attempt), expected);
+    }
+
+    #[test]
+    fn no_two_build_jobs_share_a_pod() {
+        let names = [
+            "nightly",
+            "nightly-1",
+            "nightly-try",
+            "nightly-try1-try",
+            "buildkite-nightly",
+            "try1",
+            "nightly.try1",
+        ];
+        let pods = names.iter().flat_map(|name| (0..12).map(|attempt| pod(name, attempt)));
+        let distinct: std::collections::BTreeSet<_> = pods.collect();
+        assert_eq!(distinct.len(), names.len() * 12);
     }
 
     #[rstest]

@@ -70,7 +70,7 @@ pub fn render(job: &BuildJob, attempt: u32, settings: &PodSettings) -> Result<Po
 
     let mut spec = workload.pod_spec;
     let run = shim::Run {
-        id: pod_name.clone(),
+        id: run_id(job, attempt, &pod_name),
         names: turns.iter().map(|turn| turn.container.name.clone()).collect(),
     };
     let agent = agent::container(job, &spec, &run, settings);
@@ -101,6 +101,12 @@ pub fn render(job: &BuildJob, attempt: u32, settings: &PodSettings) -> Result<Po
         spec: Some(spec),
         status: None,
     })
+}
+
+/// Short whatever the BuildJob is called: the shim takes 63 characters. Only a BuildJob that was never stored
+/// has no id.
+fn run_id(job: &BuildJob, attempt: u32, pod_name: &str) -> String {
+    job.metadata.uid.as_ref().map_or_else(|| pod_name.to_owned(), |uid| format!("{uid}-{attempt}"))
 }
 
 /// The containers of a rendered pod that take turns, in the order of their turns, without the agent.

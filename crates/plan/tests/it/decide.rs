@@ -16,11 +16,11 @@ use scene::{
 };
 
 #[rstest]
-#[case::a_new_job(buildkite(), "create buildkite-nightly; write Starting; ask; again in 2m")]
-#[case::a_new_standalone_job(standalone(), "create buildkite-nightly; write Starting; again in 2m")]
+#[case::a_new_job(buildkite(), "create nightly; write Starting; ask; again in 2m")]
+#[case::a_new_standalone_job(standalone(), "create nightly; write Starting; again in 2m")]
 #[case::a_job_that_has_had_no_pod_for_long(
     buildkite().word(Waiting, 9_999).at(10_000),
-    "create buildkite-nightly; write Starting; ask; again in 2m"
+    "create nightly; write Starting; ask; again in 2m"
 )]
 #[case::a_pod_whose_status_was_never_written_is_adopted(
     buildkite().pod(pod(pending(), pending())).at(2),
@@ -28,7 +28,7 @@ use scene::{
 )]
 #[case::an_attempt_whose_pod_was_never_made(
     buildkite().attempt(1).word(Waiting, 1).at(2),
-    "create buildkite-nightly-1; write Starting #1; ask; again in 2m"
+    "create nightly-try1; write Starting #1; ask; again in 2m"
 )]
 #[case::cancelled_before_it_began(buildkite().word(Canceled, 0), "write Canceled Canceled")]
 #[case::expired_before_it_began(buildkite().word(NeverRan, 0), "write Canceled Canceled")]
@@ -116,7 +116,7 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::an_init_container_that_is_evicted(
     buildkite().pod(evicted(in_init(ended(137, 2)))).word(Waiting, 5).at(5),
-    "delete buildkite-nightly u1; ask; again in 1s"
+    "delete nightly u1; ask; again in 1s"
 )]
 #[case::an_init_container_that_is_deleted_with_its_pod(
     buildkite().pod(deleting(in_init(ended(143, 2)))).word(Waiting, 5).at(5),
@@ -296,11 +296,11 @@ fn when_the_pod_has_ended(
 #[rstest]
 #[case::its_agent_died(
     buildkite().starting(0).pod(pod(running(), ended(1, 20))).word(Waiting, 22).at(22),
-    "delete buildkite-nightly u1; ask; again in 1s"
+    "delete nightly u1; ask; again in 1s"
 )]
 #[case::its_containers_died(
     buildkite().starting(0).pod(pod(ended(1, 20), running())).word(Waiting, 22).at(22),
-    "delete buildkite-nightly u1; ask; again in 1s"
+    "delete nightly u1; ask; again in 1s"
 )]
 #[case::buildkite_was_asked_too_early(
     buildkite().starting(0).pod(pod(running(), ended(1, 20))).word(Waiting, 21).at(22),
@@ -312,7 +312,7 @@ fn when_the_pod_has_ended(
 )]
 #[case::its_pod_is_gone(
     buildkite().starting(0).word(Waiting, 22).at(23),
-    "write Pending #1; create buildkite-nightly-1; write Starting #1; ask; again in 2m"
+    "write Pending #1; create nightly-try1; write Starting #1; ask; again in 2m"
 )]
 #[case::its_pod_is_gone_and_the_word_is_old(
     buildkite().starting(0).word(Waiting, 18).at(23),
@@ -397,7 +397,7 @@ fn a_standalone_job_whose_pod_is_gone_has_failed() {
 
 #[rstest]
 #[case::the_pod_goes_first(
-    buildkite().ended(Phase::Succeeded, 20).pod(pod(ended(0, 19), running())).at(21), "delete buildkite-nightly u1"
+    buildkite().ended(Phase::Succeeded, 20).pod(pod(ended(0, 19), running())).at(21), "delete nightly u1"
 )]
 #[case::the_pod_is_going(
     buildkite().ended(Phase::Succeeded, 20).pod(deleting(pod(ended(0, 19), running()))).at(900), ""

@@ -134,13 +134,31 @@ spec:
   command: make
 ");
     let pod = render(&job, 2, &pod_settings()).unwrap();
-    assert_eq!(pod.metadata.name.as_deref(), Some("buildkite-nightly-2"));
+    assert_eq!(pod.metadata.name.as_deref(), Some("nightly-try2"));
     assert_eq!(pod.metadata.annotations.unwrap()["buildkite-operator.dev/attempt"], "2");
     let commands = pod.spec.unwrap().containers.into_iter().map(|c| c.command.unwrap().join(" "));
     insta::assert_snapshot!(commands.collect::<Vec<_>>().join("\n"), @"
-    /buildkite/shim/buildkite-shim job --run buildkite-nightly-2 --name container-0 -- /workspace/buildkite-agent kubernetes-bootstrap
-    /buildkite/shim/buildkite-shim agent --run buildkite-nightly-2 --jobs container-0 -- buildkite-agent start
+    /buildkite/shim/buildkite-shim job --run 8f2c-2 --name container-0 -- /workspace/buildkite-agent kubernetes-bootstrap
+    /buildkite/shim/buildkite-shim agent --run 8f2c-2 --jobs container-0 -- buildkite-agent start
     ");
+}
+
+/// The shim takes 1 to 63 of `[a-z0-9.-]`.
+#[rstest]
+#[case::as_long_as_can_be("metadata: { name: NAME, uid: 0198f0a0-0000-7000-8000-000000000001 }", 52)]
+#[case::longer_than_may_be("metadata: { name: NAME, uid: 0198f0a0-0000-7000-8000-000000000001 }", 253)]
+#[case::not_stored("metadata: { name: NAME }", 52)]
+fn a_run_has_an_id_that_the_shim_takes(#[case] metadata: &str, #[case] length: usize) {
+    let job = job(&format!("{}\nspec: {{ command: date }}", metadata.replace("NAME", &"n".repeat(length))));
+    let mut ids = Vec::new();
+    for attempt in 0..3 {
+        let spec = render(&job, attempt, &pod_settings()).unwrap().spec.unwrap();
+        let line = spec.containers[0].command.clone().unwrap();
+        ids.push(line.into_iter().skip_while(|word| word != "--run").nth(1).unwrap());
+    }
+    assert!(ids.iter().all(|id| (1..=63).contains(&id.len())), "{ids:?}");
+    ids.dedup();
+    assert_eq!(ids.len(), 3, "{ids:?}");
 }
 
 #[test]
