@@ -169,7 +169,29 @@ impl Passed {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
+
+    /// `make` asks for the same versions, which it reads from these files.
+    #[test]
+    fn the_readme_names_the_versions_that_are_needed() {
+        let read = |name: &str| fs::read_to_string(workspace().join(name)).unwrap();
+        let after = |text: &str, key: &str| {
+            let line =
+                text.lines().find_map(|line| line.strip_prefix(key)).expect("the file names a version");
+            line.trim_matches('"').to_owned()
+        };
+        let rust = after(&read("Cargo.toml"), "rust-version = ");
+        let numbers =
+            |version: &String| version.split('.').map(|number| number.parse().unwrap()).collect::<Vec<u32>>();
+        let go = ["agent", "kubernetes"].map(|module| after(&read(&format!("hack/{module}/go.mod")), "go "));
+        let go = go.into_iter().max_by_key(numbers).unwrap();
+        assert!(
+            read("README.md").contains(&format!("Rust {rust} and Go {go} or newer")),
+            "Rust {rust}, Go {go}"
+        );
+    }
 
     #[test]
     fn the_last_line_names_what_passed() {
