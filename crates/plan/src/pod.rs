@@ -85,10 +85,7 @@ pub fn render(job: &BuildJob, attempt: u32, settings: &PodSettings) -> Result<Po
     // A container that is started again would run the command again.
     spec.restart_policy = Some("Never".to_owned());
     spec.termination_grace_period_seconds.get_or_insert(settings.termination_grace_period_seconds);
-    // A job that names no service account has no business with the cluster's API.
-    if spec.service_account_name.is_none() {
-        spec.automount_service_account_token.get_or_insert(false);
-    }
+    name_service_account(&mut spec);
     Ok(Pod {
         metadata: ObjectMeta {
             name: Some(pod_name),
@@ -118,6 +115,16 @@ pub fn managed_containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
             && shim::is_managed(container)
     });
     checkout.chain(commands)
+}
+
+/// A job that names no service account has no business with the cluster's API.
+fn name_service_account(spec: &mut PodSpec) {
+    let old_spelling = spec.service_account.take();
+    let names = [spec.service_account_name.take(), old_spelling];
+    spec.service_account_name = names.into_iter().flatten().find(|name| !name.is_empty());
+    if spec.service_account_name.is_none() {
+        spec.automount_service_account_token.get_or_insert(false);
+    }
 }
 
 /// Gives every container that runs the shim the workspace and the shim itself.

@@ -161,6 +161,27 @@ fn a_run_has_an_id_that_the_shim_takes(#[case] metadata: &str, #[case] length: u
     assert_eq!(ids.len(), 3, "{ids:?}");
 }
 
+/// Whoever names a service account wants its token; `serviceAccount` is the old spelling.
+#[rstest]
+#[case::none("{}", None, Some(false))]
+#[case::none_but_a_token("{ automountServiceAccountToken: true }", None, Some(true))]
+#[case::named("{ serviceAccountName: deployer }", Some("deployer"), None)]
+#[case::named_as_of_old("{ serviceAccount: deployer }", Some("deployer"), None)]
+#[case::named_twice("{ serviceAccountName: deployer, serviceAccount: other }", Some("deployer"), None)]
+#[case::named_without_a_name("{ serviceAccountName: '', serviceAccount: '' }", None, Some(false))]
+#[case::named_without_its_token(
+    "{ serviceAccount: deployer, automountServiceAccountToken: false }",
+    Some("deployer"),
+    Some(false)
+)]
+fn a_service_account(#[case] pod_spec: &str, #[case] name: Option<&str>, #[case] automount: Option<bool>) {
+    let job = job(&format!("spec: {{ command: date, kubernetes: {{ podSpec: {pod_spec} }} }}"));
+    let spec = pod(&job).spec.unwrap();
+    assert_eq!(spec.service_account_name.as_deref(), name);
+    assert_eq!(spec.service_account, None);
+    assert_eq!(spec.automount_service_account_token, automount);
+}
+
 #[test]
 fn the_shell_of_a_standalone_job_may_be_chosen() {
     let shell = |job: &BuildJob| -> Vec<String> {
