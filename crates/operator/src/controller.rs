@@ -139,6 +139,7 @@ fn rules(settings: &Settings, shim_config_map: String) -> Rules {
             agent_token_secret: pods.agent_token_secret.clone(),
             shim_config_map,
             termination_grace_period_seconds: pods.termination_grace_period_seconds,
+            queue: settings.config.spawner.queue.clone(),
         },
         start_deadline: SignedDuration::from_secs(pods.start_deadline_seconds.into()),
         image_pull_grace: SignedDuration::from_secs(pods.image_pull_grace_seconds.into()),

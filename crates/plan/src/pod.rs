@@ -8,6 +8,7 @@
 //! - [`workload`]: the containers that run the command
 //! - [`agent`]: the container that talks to Buildkite
 //! - [`bootstrap`]: what a managed container runs, for Buildkite jobs and standalone ones
+//! - [`tags`]: what the agent says about itself
 //! - [`metadata`]: labels and annotations
 //! - [`shim`]: the command lines of PID 1
 
@@ -16,6 +17,7 @@ mod bootstrap;
 mod metadata;
 mod shim;
 mod strict;
+mod tags;
 mod workload;
 
 use bk_api::BuildJob;
@@ -49,6 +51,8 @@ pub struct PodSettings {
     pub shim_config_map: String,
     /// How long a job may clean up after it was told to stop.
     pub termination_grace_period_seconds: i64,
+    /// The queue whose jobs the operator takes.
+    pub queue: String,
 }
 
 /// A BuildJob that cannot become a pod.
@@ -90,7 +94,7 @@ pub fn render(job: &BuildJob, attempt: u32, settings: &PodSettings) -> Result<Po
         metadata: ObjectMeta {
             name: Some(pod_name),
             namespace: job.metadata.namespace.clone(),
-            labels: Some(metadata::labels(job)),
+            labels: Some(metadata::labels(job, settings)),
             annotations: Some(metadata::annotations(job, attempt)),
             owner_references: job.owner_reference().map(|owner| vec![owner]),
             ..ObjectMeta::default()

@@ -51,6 +51,7 @@ fn render(manifest: &Value) {
         agent_token_secret: "token".to_owned(),
         shim_config_map: "shim".to_owned(),
         termination_grace_period_seconds: 60,
+        queue: "bk-operator".to_owned(),
     };
     pod::render(&job, 0, &settings).expect("it becomes a pod");
     let understood = serde_json::to_value(&job.spec).expect("specs serialise");

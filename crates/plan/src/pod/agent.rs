@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
     Container, EnvVar, EnvVarSource, ObjectFieldSelector, PodSpec, SecretKeySelector,
 };
 
-use super::{AGENT_CONTAINER, PodSettings, WORKSPACE, env, shim::Run};
+use super::{AGENT_CONTAINER, PodSettings, WORKSPACE, env, shim::Run, tags};
 
 /// What the agent hides in logs by default; a list given to it replaces its own.
 const REDACTED_VARS: &str = "*_PASSWORD,*_SECRET,*_TOKEN,*_PRIVATE_KEY,*_SSH_KEY,*_ACCESS_KEY,*_SECRET_KEY,\
@@ -40,7 +40,7 @@ fn environment(job: &BuildkiteJob, managed: usize, grace: i64, settings: &PodSet
         env("BUILDKITE_CONTAINER_COUNT", managed.to_string()),
         // The fence has proved that all containers run; the agent need not watch for it.
         env("BUILDKITE_KUBERNETES_CONTAINER_START_TIMEOUT", "0s"),
-        env("BUILDKITE_AGENT_TAGS", job.agent_query_rules.join(",")),
+        env("BUILDKITE_AGENT_TAGS", tags::of(job, settings).join(",")),
         from_field("BUILDKITE_K8S_NODE", "spec.nodeName"),
         from_field("BUILDKITE_K8S_NAMESPACE", "metadata.namespace"),
         from_field("BUILDKITE_K8S_SERVICE_ACCOUNT", "spec.serviceAccountName"),

@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 
 use bk_api::{BuildJob, names};
 
-/// Labels by which pods are found, and one for each agent query rule that is a legal label.
-pub(super) fn labels(job: &BuildJob) -> BTreeMap<String, String> {
+use super::{PodSettings, tags};
+
+/// Labels by which pods are found, and one for each of the agent's tags that is a legal label.
+pub(super) fn labels(job: &BuildJob, settings: &PodSettings) -> BTreeMap<String, String> {
     let mut labels = BTreeMap::new();
     let name = job.metadata.name.clone().unwrap_or_default();
     labels.insert(names::LABEL_BUILD_JOB.to_owned(), name);
     if let Some(buildkite) = &job.spec.buildkite {
         labels.insert(names::LABEL_JOB_UUID.to_owned(), buildkite.job_uuid.clone());
-        for (key, value) in buildkite.agent_query_rules.iter().filter_map(|rule| rule.split_once('=')) {
+        let tags = tags::of(buildkite, settings);
+        for (key, value) in tags.iter().filter_map(|tag| tag.split_once('=')) {
             if !key.is_empty() && names::is_label_value(key) && names::is_label_value(value) {
                 labels.insert(format!("{}{key}", names::LABEL_TAG_PREFIX), value.to_owned());
             }

@@ -22,6 +22,7 @@ pub(crate) fn pod_settings() -> PodSettings {
         agent_token_secret: "buildkite-agent-token".to_owned(),
         shim_config_map: "buildkite-shim-0123456789ab".to_owned(),
         termination_grace_period_seconds: 60,
+        queue: "bk-operator".to_owned(),
     }
 }
 

@@ -3,7 +3,7 @@
 mod properties;
 
 use bk_api::BuildJob;
-use bk_plan::pod::{managed_containers, render};
+use bk_plan::pod::{PodSettings, managed_containers, render};
 use insta::assert_yaml_snapshot;
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
 use rstest::rstest;
@@ -180,6 +180,30 @@ fn a_service_account(#[case] pod_spec: &str, #[case] name: Option<&str>, #[case]
     assert_eq!(spec.service_account_name.as_deref(), name);
     assert_eq!(spec.service_account, None);
     assert_eq!(spec.automount_service_account_token, automount);
+}
+
+/// An agent without a queue joins the default one. Jobs from a queue have its rule; those by hand have none.
+#[rstest]
+#[case::from_a_queue(
+    "queue: linux, agentQueryRules: [queue=linux, arch=arm64]",
+    "bk-operator",
+    "queue=linux,arch=arm64"
+)]
+#[case::by_hand("", "bk-operator", "queue=bk-operator")]
+#[case::by_hand_for_another_queue("queue: gpu", "bk-operator", "queue=gpu")]
+#[case::by_hand_with_rules("agentQueryRules: [arch=arm64]", "bk-operator", "arch=arm64,queue=bk-operator")]
+#[case::from_the_default_queue("queue: _default, agentQueryRules: [arch=arm64]", "bk-operator", "arch=arm64")]
+#[case::by_hand_for_the_default_queue("", "~", "")]
+fn an_agent_joins_its_jobs_queue(#[case] buildkite: &str, #[case] queue: &str, #[case] expected: &str) {
+    let uuid = "0198f0a0-0000-7000-8000-000000000001";
+    let job = job(&format!("spec: {{ buildkite: {{ jobUUID: {uuid}, {buildkite} }}, command: make }}"));
+    let settings = PodSettings { queue: queue.to_owned(), ..pod_settings() };
+    let pod = render(&job, 0, &settings).unwrap();
+    let agent = pod.spec.unwrap().containers.into_iter().find(|c| c.name == "agent").unwrap();
+    assert_eq!(values(&agent, "BUILDKITE_AGENT_TAGS"), [expected]);
+    let labels = pod.metadata.labels.unwrap();
+    let labelled = labels.iter().filter(|(key, _)| key.starts_with("tag.buildkite.com/")).count();
+    assert_eq!(labelled, expected.split_terminator(',').count());
 }
 
 #[test]
