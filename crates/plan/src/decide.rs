@@ -205,6 +205,9 @@ impl Decision {
     }
 }
 
+/// How soon to look again when only an event is waited for: one that is missed must not hold a job for ever.
+const WITHOUT_EVENT: SignedDuration = SignedDuration::from_mins(5);
+
 /// A wait that cannot become a hot loop when its time has passed already.
 fn not_at_once(wait: SignedDuration) -> SignedDuration {
     wait.max(SignedDuration::from_millis(100))

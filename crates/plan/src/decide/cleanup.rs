@@ -3,16 +3,15 @@
 use bk_api::{Phase, names::LABEL_SPAWNED_FROM};
 use jiff::SignedDuration;
 
-use super::{Action, Case, Decision};
+use super::{Action, Case, Decision, WITHOUT_EVENT};
 
 pub(super) fn decide(case: &Case<'_>) -> Decision {
     if let Some(facts) = &case.seen.pod {
-        let actions = if facts.is_deleting() {
-            Vec::new()
-        } else {
-            vec![Action::DeletePod { name: facts.name.clone(), uid: facts.uid.clone() }]
-        };
-        return Decision { actions, ..Decision::default() };
+        let mut decision = Decision::wait(false, WITHOUT_EVENT);
+        if !facts.is_deleting() {
+            decision.actions.push(Action::DeletePod { name: facts.name.clone(), uid: facts.uid.clone() });
+        }
+        return decision;
     }
     let left = retention(case) - since_end(case);
     if left <= SignedDuration::ZERO {

@@ -4,7 +4,7 @@ use bk_api::{BuildJobStatus, Phase};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Case, Decision, not_at_once};
+use super::{Case, Decision, WITHOUT_EVENT, not_at_once};
 use crate::{
     facts::{ContainerFacts, PodFacts},
     remote::RemoteState,
@@ -31,7 +31,7 @@ pub(super) fn decide(case: &Case<'_>, facts: &PodFacts) -> Decision {
     } else {
         // Until an agent has the job, only Buildkite knows whether it has been cancelled.
         decision.ask_remote = !case.is_standalone();
-        decision.look_again = deadline(case, facts);
+        decision.look_again = Some(deadline(case, facts));
     }
     decision.look_again = decision.look_again.map(not_at_once);
     decision
@@ -76,20 +76,21 @@ fn follow(case: &Case<'_>, facts: &PodFacts) -> Decision {
 }
 
 /// The time until the job has had its chance to start.
-fn deadline(case: &Case<'_>, facts: &PodFacts) -> Option<SignedDuration> {
+fn deadline(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
     let deadline = case.rules.start_deadline;
     if !facts.all_started() {
         let left = time_left(case, facts);
         let blocked = verdicts::blocker(facts).is_some();
-        return Some(if blocked { left.min(grace_left(case, facts)) } else { left });
+        return if blocked { left.min(grace_left(case, facts)) } else { left };
     }
     if case.is_standalone() {
-        return None;
+        // It may run for as long as it likes.
+        return WITHOUT_EVENT;
     }
     let started = case.status.started_at.as_ref().map_or(case.seen.now, |time| time.0);
     let left = deadline - case.seen.now.duration_since(started);
     // Afterwards it depends on Buildkite's next word.
-    Some(left.max(SOON))
+    left.max(SOON)
 }
 
 /// How long the containers still have to start. Every pod has the whole time: neither a quota that kept it from

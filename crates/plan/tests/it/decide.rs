@@ -189,7 +189,10 @@ fn until_all_containers_run(#[case] scene: Scene, #[case] expected: &str) {
     buildkite().running_since(10).pod(pod(running(), running())).word(Acquired, 11).at(311),
     "ask; again in 5s"
 )]
-#[case::a_standalone_job_runs(standalone().running_since(10).pod(pod(running(), running())).at(5_000), "")]
+#[case::a_standalone_job_runs(
+    standalone().running_since(10).pod(pod(running(), running())).at(5_000),
+    "again in 5m"
+)]
 #[case::after_a_restart_of_the_operator(
     buildkite().running_since(10).pod(pod(running(), running())).at(5_000),
     "ask; again in 5s"
@@ -397,10 +400,11 @@ fn a_standalone_job_whose_pod_is_gone_has_failed() {
 
 #[rstest]
 #[case::the_pod_goes_first(
-    buildkite().ended(Phase::Succeeded, 20).pod(pod(ended(0, 19), running())).at(21), "delete nightly u1"
+    buildkite().ended(Phase::Succeeded, 20).pod(pod(ended(0, 19), running())).at(21),
+    "delete nightly u1; again in 5m"
 )]
 #[case::the_pod_is_going(
-    buildkite().ended(Phase::Succeeded, 20).pod(deleting(pod(ended(0, 19), running()))).at(900), ""
+    buildkite().ended(Phase::Succeeded, 20).pod(deleting(pod(ended(0, 19), running()))).at(900), "again in 5m"
 )]
 #[case::what_buildkite_sent_leaves_no_trace(
     buildkite().spawned().ended(Phase::Succeeded, 20).at(21), "delete the job"

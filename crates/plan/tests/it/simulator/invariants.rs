@@ -22,7 +22,6 @@ pub(crate) const WRITES: u32 = 32;
 pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<String> {
     let status = seen.job.status_or_default();
     let remote = seen.remote.map(|remote| remote.state);
-    let acts = !decision.actions.is_empty();
     for action in &decision.actions {
         match action {
             Action::FinishRemote(_)
@@ -51,9 +50,11 @@ pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<St
     if decision.look_again.is_some_and(|wait| !wait.is_positive()) {
         return Some(format!("the next look is due in {:?}", decision.look_again));
     }
-    let waits_for_pod = seen.pod.is_some();
+    // Events may be missed: only what is being deleted, or has just changed, needs no other look.
     let is_deleted = seen.job.metadata.deletion_timestamp.is_some();
-    if !is_deleted && !acts && !decision.ask_remote && decision.look_again.is_none() && !waits_for_pod {
+    let changes_job =
+        decision.actions.iter().any(|action| matches!(action, Action::WriteStatus(_) | Action::DeleteJob));
+    if !is_deleted && !changes_job && decision.look_again.is_none() {
         return Some("nothing will happen any more".to_owned());
     }
     None
