@@ -33,6 +33,8 @@ pub struct PodFacts {
     pub failed: bool,
     /// Why the kubelet or the cluster has given it up as a whole, e.g. `Evicted`.
     pub given_up: Option<String>,
+    /// Why the cluster deletes it, e.g. `PreemptionByScheduler`; people give no reasons.
+    pub disrupted: Option<String>,
     /// Why it is not on a node yet.
     pub unscheduled: Option<String>,
     /// The user's init containers, those that stay on as sidecars included, in the order of their start.
@@ -95,7 +97,6 @@ impl PodFacts {
             Some(join_words(condition.reason.as_deref(), condition.message.as_deref()))
         };
         let reason = join_words(status.reason.as_deref(), status.message.as_deref());
-        let given_up = Some(reason).filter(|reason| !reason.is_empty());
         Self {
             name: pod.metadata.name.clone().unwrap_or_default(),
             uid: pod.metadata.uid.clone().unwrap_or_default(),
@@ -104,8 +105,8 @@ impl PodFacts {
             deleting_since: deleting_since(pod),
             node: spec.node_name.clone(),
             failed: status.phase.as_deref() == Some("Failed"),
-            // Evictions through the API, preemption and taints announce themselves in this way.
-            given_up: given_up.or_else(|| told("DisruptionTarget", "True")),
+            given_up: Some(reason).filter(|reason| !reason.is_empty()),
+            disrupted: told("DisruptionTarget", "True"),
             unscheduled: told("PodScheduled", "False"),
             init: spec
                 .init_containers
@@ -161,10 +162,10 @@ impl PodFacts {
 
     /// Why the pod was taken away, if it was that which ended its containers, and not the command.
     ///
-    /// An eviction has no time, so the exit status decides: 0 proves nothing, as a command that is told to
-    /// stop may well end in good order, half-done; any other that stopping does not lead to is the command's.
-    /// A deletion has a time: what ended before is the command's. Clocks differ a little, so a status that
-    /// stopping leads to is put down to a deletion just after it as well.
+    /// A pod that was given up, as by an eviction, does not say when, so the exit status decides: 0 proves
+    /// nothing, as a command that is told to stop may well end in good order, half-done; any other that
+    /// stopping does not lead to is the command's. A deletion has a time: what ended before is the command's.
+    /// Clocks differ a little, so a status that stopping leads to is put down to a deletion just after it too.
     pub fn taken_away(&self) -> Option<&str> {
         let failure = self.first_failure();
         let stopped = self.was_stopped();
@@ -177,7 +178,7 @@ impl PodFacts {
         let ended = failure.map_or_else(last_end, |(container, _)| container.ended_at());
         let began = self.deleting_since?;
         let caused = |ended: Timestamp| if stopped { ended + SKEW >= began } else { ended > began };
-        ended.is_none_or(caused).then_some(DELETED)
+        ended.is_none_or(caused).then(|| self.disrupted.as_deref().unwrap_or(DELETED))
     }
 
     /// Whether it may yet turn out that the pod was taken away. The kubelet says that containers have ended

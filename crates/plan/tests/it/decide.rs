@@ -13,7 +13,7 @@ use bk_plan::{
 use rstest::rstest;
 use scene::{
     Scene, accepted, because, beside, buildkite, created, deleting, deleting_since, ended, evicted, failed,
-    failed_in_init, in_init, pending, pod, running, scene, standalone, unscheduled, waiting,
+    failed_in_init, in_init, pending, pod, preempted, running, scene, standalone, unscheduled, waiting,
 };
 
 #[rstest]
@@ -262,6 +262,16 @@ fn while_it_runs(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::deleted_after_it_had_passed(
     deleting_since(21, pod(ended(0, 20), running())), Some((Finished, 21)), 21, "write Succeeded Passed 0"
+)]
+#[case::preempted_and_killed(
+    preempted(18, pod(ended(143, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed AgentLost 143"
+)]
+#[case::preempted_after_it_had_passed(
+    preempted(21, pod(ended(0, 20), running())), Some((Finished, 21)), 21, "write Succeeded Passed 0"
+)]
+#[case::evicted_and_then_deleted(
+    deleting_since(30, evicted(pod(ended(137, 20), ended(137, 20)))), Some((Finished, 31)), 31,
+    "write Failed AgentLost 137"
 )]
 #[case::the_kubelet_is_late(pod(running(), running()), Some((Finished, 21)), 22, "again in 30s")]
 #[case::the_kubelet_is_too_late(pod(running(), running()), Some((Finished, 21)), 51, "write Failed ResultUnknown")]

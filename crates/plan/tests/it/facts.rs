@@ -90,14 +90,17 @@ spec:
 #[rstest]
 #[case::by_the_kubelet(
     "{ phase: Failed, reason: Evicted, message: The node was low on resource }",
-    (true, Some("Evicted: The node was low on resource"))
+    (true, Some("Evicted: The node was low on resource"), None)
 )]
 #[case::by_the_scheduler(
     "{ phase: Running, conditions: [{ type: DisruptionTarget, status: 'True', reason: PreemptionByScheduler }] }",
-    (false, Some("PreemptionByScheduler"))
+    (false, None, Some("PreemptionByScheduler"))
 )]
-#[case::not_at_all("{ phase: Failed, conditions: [{ type: DisruptionTarget, status: 'False' }] }", (true, None))]
-fn a_pod_that_is_taken_away(#[case] status: &str, #[case] expected: (bool, Option<&str>)) {
+#[case::not_at_all(
+    "{ phase: Failed, conditions: [{ type: DisruptionTarget, status: 'False' }] }",
+    (true, None, None)
+)]
+fn a_pod_that_is_taken_away(#[case] status: &str, #[case] expected: (bool, Option<&str>, Option<&str>)) {
     let facts = facts(&format!("metadata: {{ name: nightly }}\nstatus: {status}"));
-    assert_eq!((facts.failed, facts.given_up.as_deref()), expected);
+    assert_eq!((facts.failed, facts.given_up.as_deref(), facts.disrupted.as_deref()), expected);
 }

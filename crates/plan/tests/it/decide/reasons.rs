@@ -5,7 +5,7 @@ use rstest::rstest;
 
 use super::scene::{
     Scene, because, beside, buildkite, deleting_since, ended, evicted, failed_in_init, in_init, pending, pod,
-    running, unscheduled, waiting,
+    preempted, running, unscheduled, waiting,
 };
 
 #[rstest]
@@ -64,6 +64,14 @@ use super::scene::{
         .word(Finished, 21)
         .at(21),
     "the agent was lost while the job ran: its pod was deleted"
+)]
+#[case(
+    buildkite()
+        .running_since(10)
+        .pod(preempted(18, pod(ended(143, 20), ended(0, 20))))
+        .word(Finished, 21)
+        .at(21),
+    "the agent was lost while the job ran: PreemptionByScheduler"
 )]
 #[case(
     buildkite()

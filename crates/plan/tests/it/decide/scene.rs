@@ -203,6 +203,7 @@ pub(crate) fn pod(managed: ContainerState, agent: ContainerState) -> PodFacts {
         node: Some("node-1".to_owned()),
         failed: false,
         given_up: None,
+        disrupted: None,
         unscheduled: None,
         init: Vec::new(),
         managed: vec![container("container-0", managed)],
@@ -260,6 +261,11 @@ pub(crate) fn deleting_since(seconds: i64, pod: PodFacts) -> PodFacts {
 
 pub(crate) fn evicted(pod: PodFacts) -> PodFacts {
     PodFacts { given_up: Some("Evicted: the node was low on memory".to_owned()), ..failed(pod) }
+}
+
+/// Deleted at this time to make room for another.
+pub(crate) fn preempted(seconds: i64, pod: PodFacts) -> PodFacts {
+    PodFacts { disrupted: Some("PreemptionByScheduler".to_owned()), ..deleting_since(seconds, pod) }
 }
 
 /// All of its containers have ended, one of them badly, or it was given up.
