@@ -32,6 +32,7 @@ type Work = Box<dyn FnOnce(&mut Connection) + Send>;
 pub(crate) struct Store {
     work: mpsc::Sender<Work>,
     deadline: watch::Receiver<Option<Timestamp>>,
+    revision: watch::Sender<u64>,
 }
 
 impl Store {
@@ -48,7 +49,7 @@ impl Store {
             .name("database".to_owned())
             .spawn(move || serve(connection, &inbox, &deadline_changed))
             .map_err(|error| Problem::Refused(format!("cannot start the database thread: {error}")))?;
-        Ok(Self { work, deadline })
+        Ok(Self { work, deadline, revision: watch::Sender::new(0) })
     }
 
     /// Runs `with` in a transaction that is committed when it succeeds and rolled back when it fails.
@@ -58,12 +59,17 @@ impl Store {
         F: FnOnce(&Transaction<'_>) -> Result<T, Problem> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
+        let revision = self.revision.clone();
         let work: Work = Box::new(move |connection| {
+            let before = connection.total_changes();
             let result = connection.transaction().map_err(Problem::from).and_then(|transaction| {
                 let value = with(&transaction)?;
                 transaction.commit()?;
                 Ok(value)
             });
+            if result.is_ok() && connection.total_changes() != before {
+                revision.send_modify(|revision| *revision += 1);
+            }
             // The caller may have gone away; the change stands all the same.
             let _gone = answer.send(result);
         });
@@ -74,6 +80,13 @@ impl Store {
     /// The next time at which the server must act by itself; changes as jobs and agents do.
     pub(crate) fn deadline(&self) -> watch::Receiver<Option<Timestamp>> {
         self.deadline.clone()
+    }
+
+    /// A number that grows with every transaction that changed something, before its caller is answered.
+    /// Whoever shows the state follows it; several changes may be seen as one.
+    #[allow(dead_code, reason = "for those who show the state as it changes")]
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.revision.subscribe()
     }
 }
 
@@ -119,5 +132,26 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(queues, 0);
+    }
+
+    #[tokio::test]
+    async fn changes_are_noticed_and_reads_and_failures_are_not() {
+        let store = Store::open(None).unwrap();
+        let mut changes = store.changes();
+        let create =
+            |key: &'static str| store.transact(move |transaction| pipelines::create_queue(transaction, key));
+        create("one").await.unwrap();
+        assert!(changes.has_changed().unwrap());
+        assert_eq!(*changes.borrow_and_update(), 1);
+        create("one").await.unwrap();
+        store.transact(|transaction| pipelines::queue(transaction, "one")).await.unwrap();
+        let failed = store.transact(|transaction| -> Result<(), Problem> {
+            pipelines::create_queue(transaction, "two")?;
+            Err(Problem::Stopping)
+        });
+        failed.await.unwrap_err();
+        assert!(!changes.has_changed().unwrap());
+        create("two").await.unwrap();
+        assert_eq!(*changes.borrow_and_update(), 2);
     }
 }

@@ -8,7 +8,7 @@ use super::row;
 use crate::problem::Problem;
 
 /// Raised with every change to the tables.
-const VERSION: i64 = 1;
+const VERSION: i64 = 2;
 
 const TABLES: &str = "
 CREATE TABLE identity (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
