@@ -4,6 +4,7 @@ pub(crate) mod agent;
 mod auth;
 mod error;
 mod extract;
+pub(crate) mod faults;
 mod page;
 mod rest;
 mod stacks;
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
 use jiff::{SignedDuration, Timestamp};
 use tower_http::trace::{DefaultMakeSpan, DefaultOnResponse, TraceLayer};
 use tracing::Level;
@@ -62,13 +64,19 @@ pub(crate) fn router(app: Shared) -> Router {
     let trace = TraceLayer::new_for_http()
         .make_span_with(DefaultMakeSpan::new().level(Level::DEBUG))
         .on_response(DefaultOnResponse::new().level(Level::DEBUG));
-    Router::new()
+    let faults = app.config.faults.clone();
+    let router = Router::new()
         .nest("/v3", agent::router().merge(stacks::router()))
         .nest("/v2/organizations/{org}", rest::router(&app))
         .merge(page::router())
+        .merge(faults::router(&app))
         .fallback(async || ApiError::not_found("there is nothing at this path"))
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(trace)
-        .with_state(app)
+        .with_state(app);
+    match faults {
+        Some(faults) => router.layer(from_fn_with_state(faults, faults::strike)),
+        None => router,
+    }
 }

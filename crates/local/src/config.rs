@@ -2,7 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
+
+use crate::fault::Faults;
 
 /// Tokens that work without being set, on loopback only.
 const LOOPBACK_AGENT_TOKEN: &str = "local-agent-token";
@@ -38,6 +41,8 @@ pub struct Config {
     pub stop_within: Duration,
     /// Scheduled jobs that nobody takes expire after this.
     pub expire_after: Duration,
+    /// The faults that tests put into the server's way. When absent, the server has no such thing.
+    pub faults: Option<Faults>,
 }
 
 /// Seconds between an agent's calls; the agent needs at least 1 each.
@@ -73,6 +78,7 @@ impl Default for Config {
             start_within: Duration::from_mins(1),
             stop_within: Duration::from_mins(1),
             expire_after: Duration::from_hours(30 * 24),
+            faults: None,
         }
     }
 }
@@ -99,8 +105,20 @@ pub enum ConfigError {
 /// The tokens in effect.
 #[derive(Clone)]
 pub(crate) struct Tokens {
-    pub(crate) agent: String,
+    agent: Arc<RwLock<String>>,
     pub(crate) api: String,
+}
+
+impl Tokens {
+    /// Whether this is the registration token.
+    pub(crate) fn is_agent(&self, given: &str) -> bool {
+        *self.agent.read().unwrap_or_else(PoisonError::into_inner) == given
+    }
+
+    /// Replaces the registration token; the old one is worth nothing from then on.
+    pub(crate) fn rotate_agent(&self, token: String) {
+        *self.agent.write().unwrap_or_else(PoisonError::into_inner) = token;
+    }
 }
 
 impl Config {
@@ -116,10 +134,10 @@ impl Config {
             _ => Err(ConfigError::TokenRequired { listen: self.listen, missing }),
         };
         let tokens = Tokens {
-            agent: resolve(&self.agent_token, LOOPBACK_AGENT_TOKEN, "an agent token")?,
+            agent: Arc::new(RwLock::new(resolve(&self.agent_token, LOOPBACK_AGENT_TOKEN, "an agent token")?)),
             api: resolve(&self.api_token, LOOPBACK_API_TOKEN, "an API token")?,
         };
-        if tokens.agent == tokens.api {
+        if tokens.is_agent(&tokens.api) {
             return Err(ConfigError::SameTokens);
         }
         Ok(tokens)

@@ -16,6 +16,7 @@ mod api;
 mod build;
 pub mod cli;
 mod config;
+mod fault;
 mod log;
 mod pipeline;
 mod problem;
@@ -24,4 +25,5 @@ mod store;
 mod timer;
 
 pub use config::{Config, ConfigError, Intervals};
+pub use fault::{Action, Answer, BadFault, Fault, Faults, Standing};
 pub use server::{Server, ServerError};

@@ -6,6 +6,7 @@ use axum::Router;
 use jiff::Timestamp;
 use tokio::net::TcpListener;
 
+use crate::api::faults::connection::{Cut, Cuttable};
 use crate::api::{self, App, Shared};
 use crate::build::job::DEFAULT_QUEUE;
 use crate::config::{Config, ConfigError};
@@ -75,8 +76,14 @@ impl Server {
 
     /// Answers until `shutdown` ends; requests under way are finished.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), ServerError> {
+        let breakable = self.app.config.faults.is_some();
         let timer = tokio::spawn(timer::run(self.app));
-        let served = axum::serve(self.listener, self.router).with_graceful_shutdown(shutdown).await;
+        let served = if breakable {
+            let service = self.router.into_make_service_with_connect_info::<Cut>();
+            axum::serve(Cuttable(self.listener), service).with_graceful_shutdown(shutdown).await
+        } else {
+            axum::serve(self.listener, self.router).with_graceful_shutdown(shutdown).await
+        };
         timer.abort();
         served.map_err(ServerError::Serve)
     }

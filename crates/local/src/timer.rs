@@ -11,6 +11,7 @@ use rusqlite::Transaction;
 use crate::api::Shared;
 use crate::build::{Event, Policy};
 use crate::problem::Problem;
+use crate::store::agents::AgentRow;
 use crate::store::{agents, builds, jobs};
 
 /// After an error of the database, before the next try.
@@ -55,13 +56,7 @@ async fn sleep_until(deadline: Option<Timestamp>) {
 fn act(transaction: &Transaction<'_>, policy: &Policy, now: Timestamp) -> Result<(), Problem> {
     for agent in agents::silent(transaction, now)? {
         tracing::warn!(agent = agent.name, "agent lost: no heartbeat");
-        agents::gone(transaction, agent.id, "lost")?;
-        if let Some(owned) = jobs::of_agent(transaction, agent.id)? {
-            let event = Event::AgentGone { job: owned.job.id, signal_reason: None };
-            builds::apply(transaction, owned.build, &event, policy, now)?;
-            let detail = format!("the agent {} was lost", agent.name);
-            jobs::add_event(transaction, owned.job.id, now, "agent_lost", &detail)?;
-        }
+        lose(transaction, &agent, policy, now)?;
     }
     for overdue in jobs::overdue(transaction, now)? {
         // An earlier one of this round may have moved it on.
@@ -71,6 +66,23 @@ fn act(transaction: &Transaction<'_>, policy: &Policy, now: Timestamp) -> Result
             let event = Event::DeadlinePassed { job: owned.job.id };
             builds::apply(transaction, owned.build, &event, policy, now)?;
         }
+    }
+    Ok(())
+}
+
+/// Gives an agent up, and with it the job that it has.
+pub(crate) fn lose(
+    transaction: &Transaction<'_>,
+    agent: &AgentRow,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    agents::gone(transaction, agent.id, "lost")?;
+    if let Some(owned) = jobs::of_agent(transaction, agent.id)? {
+        let event = Event::AgentGone { job: owned.job.id, signal_reason: None };
+        builds::apply(transaction, owned.build, &event, policy, now)?;
+        let detail = format!("the agent {} was lost", agent.name);
+        jobs::add_event(transaction, owned.job.id, now, "agent_lost", &detail)?;
     }
     Ok(())
 }

@@ -31,7 +31,7 @@ impl FromRequestParts<Shared> for Registration {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> ApiResult<Self> {
-        if credential(&parts.headers, "Token")? == app.tokens.agent {
+        if app.tokens.is_agent(credential(&parts.headers, "Token")?) {
             Ok(Self)
         } else {
             Err(ApiError::unauthorized("this is not the registration token"))
@@ -139,6 +139,20 @@ async fn path_parameter(parts: &mut Parts, name: &str) -> ApiResult<String> {
     parameters.remove(name).ok_or_else(|| ApiError::not_found("there is nothing at this path"))
 }
 
+/// A caller with the API token.
+pub(crate) struct ApiToken;
+
+impl FromRequestParts<Shared> for ApiToken {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> ApiResult<Self> {
+        if credential(&parts.headers, "Bearer")? != app.tokens.api {
+            return Err(ApiError::unauthorized("this is not the API token"));
+        }
+        Ok(Self)
+    }
+}
+
 /// A user of the REST API.
 pub(crate) struct ApiUser;
 
@@ -146,9 +160,7 @@ impl FromRequestParts<Shared> for ApiUser {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> ApiResult<Self> {
-        if credential(&parts.headers, "Bearer")? != app.tokens.api {
-            return Err(ApiError::unauthorized("this is not the API token"));
-        }
+        ApiToken::from_request_parts(parts, app).await?;
         let organization = path_parameter(parts, "org").await?;
         if organization != app.config.organization {
             return Err(ApiError::not_found(format!("no organization {organization}")));

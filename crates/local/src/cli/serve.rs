@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bk_ops::logging::LogArgs;
 
-use crate::{Config, Server};
+use crate::{Config, Faults, Server};
 
 /// Flags of `serve`.
 #[derive(clap::Args)]
@@ -49,6 +49,10 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 180, value_name = "SECONDS")]
     agent_lost_after: u64,
 
+    /// Let tests put faults into the server's way: see the API under /_faults
+    #[arg(long)]
+    faults: bool,
+
     #[command(flatten)]
     log: LogArgs,
 }
@@ -65,6 +69,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         external_url: args.external_url,
         queues: args.queues,
         agent_lost_after: Duration::from_secs(args.agent_lost_after),
+        faults: args.faults.then(Faults::default),
         ..Config::default()
     };
     let server = Server::bind(config).await?;

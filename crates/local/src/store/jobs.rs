@@ -61,6 +61,18 @@ pub(crate) fn overdue(transaction: &Transaction<'_>, now: jiff::Timestamp) -> Re
     Ok(jobs)
 }
 
+/// The jobs that stacks have reserved.
+pub(crate) fn reserved(transaction: &Transaction<'_>) -> Result<Vec<OwnedJob>, Problem> {
+    let mut statement =
+        transaction.prepare_cached("SELECT * FROM jobs WHERE state = 'reserved' ORDER BY seq")?;
+    let mut rows = statement.query([])?;
+    let mut jobs = Vec::new();
+    while let Some(row) = rows.next()? {
+        jobs.push(read(row)?);
+    }
+    Ok(jobs)
+}
+
 fn read(row: &Row<'_>) -> Result<OwnedJob, Problem> {
     let parallel = match (row.column("parallel_index")?, row.column("parallel_count")?) {
         (Some(index), Some(count)) => Some((index, count)),

@@ -115,3 +115,10 @@ pub(crate) fn create_queue(transaction: &Transaction<'_>, key: &str) -> Result<(
         .execute((Uuid::now_v7().to_string(), key))?;
     Ok(())
 }
+
+/// Stops or resumes handing out the jobs of a queue.
+pub(crate) fn pause_queue(transaction: &Transaction<'_>, key: &str, paused: bool) -> Result<(), Problem> {
+    let changed =
+        transaction.prepare_cached("UPDATE queues SET paused = ?2 WHERE key = ?1")?.execute((key, paused))?;
+    if changed == 0 { Err(Problem::not_found("queue", key)) } else { Ok(()) }
+}
