@@ -3,6 +3,7 @@
 //! Beyond the hosted one: `events` and `job_state` in jobs, `PUT jobs/{id}/cancel` for a single job, `offset`
 //! for reading a log as it grows, and every job path also without pipeline and build.
 
+mod annotations;
 mod builds;
 mod jobs;
 mod pipelines;
@@ -29,7 +30,8 @@ pub(crate) fn router(app: &Shared) -> Router<Shared> {
         .route("/pipelines/{pipeline}/builds/{number}", get(builds::show))
         .route("/pipelines/{pipeline}/builds/{number}/cancel", put(builds::cancel))
         .route("/pipelines/{pipeline}/builds/{number}/rebuild", put(builds::rebuild))
-        .route("/pipelines/{pipeline}/builds/{number}/jobs", get(builds::jobs));
+        .route("/pipelines/{pipeline}/builds/{number}/jobs", get(builds::jobs))
+        .route("/pipelines/{pipeline}/builds/{number}/annotations", get(annotations::list));
     let actions: [(&str, MethodRouter<Shared>); 4] = [
         ("log", get(jobs::log)),
         ("cancel", put(jobs::cancel)),

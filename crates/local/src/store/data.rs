@@ -1,5 +1,7 @@
 //! Build meta-data and annotations as rows.
 
+use std::collections::BTreeMap;
+
 use jiff::Timestamp;
 use rusqlite::{OptionalExtension, Transaction};
 use uuid::Uuid;
@@ -29,6 +31,13 @@ pub(crate) fn keys(transaction: &Transaction<'_>, build: Uuid) -> Result<Vec<Str
         transaction.prepare_cached("SELECT key FROM meta_data WHERE build = ?1 ORDER BY key")?;
     let keys = statement.query_map([build.to_string()], |row| row.get(0))?;
     Ok(keys.collect::<Result<_, _>>()?)
+}
+
+/// Every key with its value.
+pub(crate) fn all(transaction: &Transaction<'_>, build: Uuid) -> Result<BTreeMap<String, String>, Problem> {
+    let mut statement = transaction.prepare_cached("SELECT key, value FROM meta_data WHERE build = ?1")?;
+    let pairs = statement.query_map([build.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(pairs.collect::<Result<_, _>>()?)
 }
 
 /// An annotation of a build, or of one of its jobs.

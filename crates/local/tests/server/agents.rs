@@ -191,6 +191,7 @@ async fn meta_data_belongs_to_the_build() {
         call(two, second.clone(), "get", json!({"key": "k"})).await.ok(),
         json!({"key": "k", "value": "v"})
     );
+    assert_eq!(rig.current().await["meta_data"], json!({"k": "v"}));
     let by_build = format!("builds/{}", build["id"].as_str().unwrap());
     assert_eq!(call(by_build.clone(), second.clone(), "keys", json!({})).await.ok(), json!(["k"]));
     let foreign = format!("builds/{}", uuid::Uuid::now_v7());
@@ -240,6 +241,9 @@ async fn annotations_with_encoded_contexts_are_removed() {
     rig.v3(Method::POST, &path, &token, Some(json!({"body": "x", "style": "loud"}))).await.refused(422);
     let page = rig.send(rig.request(Method::GET, "/local/demo/builds/1")).await;
     assert!(page.body.as_str().unwrap().contains("&lt;b&gt;"));
+    let listed = rig.v2(Method::GET, "pipelines/demo/builds/1/annotations", None).await.ok();
+    let expected = json!([{"context": "a.b/c", "style": "info", "scope": "build", "job_id": null, "priority": 3, "body": "<b>"}]);
+    assert_eq!(listed, expected);
     rig.v3(Method::DELETE, &format!("{path}/a%2Eb%2Fc?scope=build"), &token, None).await.ok();
     rig.v3(Method::DELETE, &format!("{path}/a%2Eb%2Fc?scope=build"), &token, None).await.refused(404);
 }

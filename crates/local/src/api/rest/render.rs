@@ -13,7 +13,7 @@ use crate::pipeline::step::{Kind, Step};
 use crate::problem::Problem;
 use crate::store::builds::{self, BuildRow};
 use crate::store::pipelines::PipelineRow;
-use crate::store::{agents, jobs};
+use crate::store::{agents, data, jobs};
 
 /// Where things are found.
 #[derive(Clone)]
@@ -85,6 +85,7 @@ pub(super) fn build(
         "source": row.source,
         "author": author,
         "env": row.env,
+        "meta_data": data::all(transaction, row.id)?,
         "created_at": row.created_at,
         "scheduled_at": row.created_at,
         "started_at": row.started_at,
