@@ -5,6 +5,7 @@ mod auth;
 mod error;
 mod extract;
 pub(crate) mod faults;
+mod git;
 mod page;
 mod rest;
 mod stacks;
@@ -68,6 +69,7 @@ pub(crate) fn router(app: Shared) -> Router {
     let router = Router::new()
         .nest("/v3", agent::router().merge(stacks::router()))
         .nest("/v2/organizations/{org}", rest::router(&app))
+        .merge(git::router())
         .merge(page::router())
         .merge(faults::router(&app))
         .fallback(async || ApiError::not_found("there is nothing at this path"))

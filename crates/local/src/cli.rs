@@ -2,6 +2,8 @@
 
 mod build;
 mod client;
+mod connection;
+mod repository;
 mod serve;
 mod terminal;
 mod watch;

@@ -9,7 +9,7 @@ use crate::fault::Faults;
 
 /// Tokens that work without being set, on loopback only.
 const LOOPBACK_AGENT_TOKEN: &str = "local-agent-token";
-const LOOPBACK_API_TOKEN: &str = "local-api-token";
+pub(crate) const LOOPBACK_API_TOKEN: &str = "local-api-token";
 
 /// The settings of a server. The default serves one laptop: loopback, in memory.
 #[derive(Debug, Clone)]

@@ -10,6 +10,7 @@ pub(crate) mod facts;
 pub(crate) mod jobs;
 pub(crate) mod logs;
 pub(crate) mod pipelines;
+pub(crate) mod repositories;
 mod row;
 mod schema;
 pub(crate) mod stacks;

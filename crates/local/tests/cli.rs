@@ -49,14 +49,20 @@ fn a_server_on_the_network_needs_tokens() {
 
 #[test]
 fn errors_are_one_clear_line() {
-    let error = one_line_error(command().args(["build", "none.yml", "--repo", "r"]));
+    let error = one_line_error(command().args(["build", "none.yml", "--repo", "https://git.local/r.git"]));
     assert!(error.contains("cannot read the pipeline none.yml"), "{error}");
     let directory = tempfile::tempdir().unwrap();
     let file = pipeline(directory.path(), "steps: []");
     // Port 1 is reserved; nothing listens there.
-    let error =
-        one_line_error(command().args(["build", &file, "--repo", "r", "--server", "http://127.0.0.1:1"]));
-    assert!(error.contains("is `buildkite-local serve` running?"), "{error}");
+    let error = one_line_error(command().args([
+        "build",
+        &file,
+        "--repo",
+        "https://git.local/r.git",
+        "--server",
+        "http://127.0.0.1:1",
+    ]));
+    assert!(error.contains("start one with `buildkite-local serve`"), "{error}");
     let error = one_line_error(command().args(["serve", "--database", directory.path().to_str().unwrap()]));
     assert!(error.contains("cannot open the database"), "{error}");
 }
@@ -67,7 +73,14 @@ async fn a_refused_pipeline_is_explained() {
     let directory = tempfile::tempdir().unwrap();
     let file = pipeline(directory.path(), "steps:\n  - command: x\n    lable: y\n");
     let error = tokio::task::spawn_blocking(move || {
-        one_line_error(command().args(["build", &file, "--repo", "r", "--server", &url]))
+        one_line_error(command().args([
+            "build",
+            &file,
+            "--repo",
+            "https://git.local/r.git",
+            "--server",
+            &url,
+        ]))
     })
     .await
     .unwrap();
@@ -116,7 +129,10 @@ async fn watching_ends_with_the_result(#[case] exit_status: &str, #[case] code: 
     let watched = {
         let url = url.clone();
         tokio::task::spawn_blocking(move || {
-            command().args(["build", &file, "--repo", "r", "--server", &url, "--watch"]).output().unwrap()
+            command()
+                .args(["build", &file, "--repo", "https://git.local/r.git", "--server", &url, "--watch"])
+                .output()
+                .unwrap()
         })
     };
     play_agent(&url, exit_status).await;

@@ -16,6 +16,7 @@ use rusqlite::Transaction;
 
 use super::Shared;
 use super::auth::ApiUser;
+use super::git;
 use crate::problem::Problem;
 use crate::store::builds::BuildRow;
 use crate::store::pipelines::PipelineRow;
@@ -25,6 +26,7 @@ use crate::store::{builds as build_rows, pipelines as pipeline_rows};
 pub(crate) fn router(app: &Shared) -> Router<Shared> {
     let mut router = Router::new()
         .route("/pipelines", get(pipelines::list).post(pipelines::create))
+        .route("/repositories", post(git::register))
         .route("/pipelines/{pipeline}", get(pipelines::show).patch(pipelines::update))
         .route("/pipelines/{pipeline}/builds", get(builds::list).post(builds::create))
         .route("/pipelines/{pipeline}/builds/{number}", get(builds::show))

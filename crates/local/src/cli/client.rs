@@ -1,5 +1,6 @@
 //! The REST API as the command line uses it.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
@@ -10,6 +11,7 @@ use serde_json::Value;
 /// A server and the token for it.
 pub(super) struct Client {
     http: reqwest::Client,
+    server: String,
     base: String,
     token: String,
 }
@@ -69,7 +71,7 @@ impl Client {
         let agent = concat!("buildkite-local/", env!("CARGO_PKG_VERSION"));
         let http = bk_ops::http::client(agent, Duration::from_secs(30)).context("cannot set up HTTP")?;
         let base = format!("{}/v2/organizations/{organization}", server.trim_end_matches('/'));
-        Ok(Self { http, base, token })
+        Ok(Self { http, server: server.to_owned(), base, token })
     }
 
     /// Creates the pipeline, or brings the one of this slug up to date.
@@ -90,6 +92,17 @@ impl Client {
     pub(super) async fn create_build(&self, slug: &str, body: &Value) -> anyhow::Result<Build> {
         let path = format!("pipelines/{slug}/builds");
         read(checked(self.call(Method::POST, &path, Some(body)).await?)?)
+    }
+
+    /// Has the server serve a directory of this machine; returns the URL to clone it from.
+    pub(super) async fn serve_directory(&self, path: &Path, commit: &str) -> anyhow::Result<String> {
+        #[derive(Deserialize)]
+        struct Served {
+            url: String,
+        }
+        let body = serde_json::json!({ "path": path, "commit": commit });
+        let served: Served = read(checked(self.call(Method::POST, "repositories", Some(&body)).await?)?)?;
+        Ok(served.url)
     }
 
     /// A build as it stands.
@@ -115,10 +128,9 @@ impl Client {
         if let Some(body) = body {
             request = request.json(body);
         }
-        let response = request
-            .send()
-            .await
-            .with_context(|| format!("cannot reach {url}; is `buildkite-local serve` running?"))?;
+        let response = request.send().await.with_context(|| {
+            format!("cannot reach {}: start one with `buildkite-local serve`, or give --server", self.server)
+        })?;
         let status = response.status();
         let text = response.text().await.with_context(|| format!("the answer of {url} was cut off"))?;
         let value = serde_json::from_str(&text)

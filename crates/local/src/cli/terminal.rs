@@ -8,6 +8,11 @@ pub(super) fn error(text: &str) {
     eprintln!("error: {text}");
 }
 
+/// Something worth knowing, on standard error.
+pub(super) fn note(text: &str) {
+    eprintln!("note: {text}");
+}
+
 /// Standard output, coloured on a terminal.
 pub(super) struct Terminal {
     colours: bool,

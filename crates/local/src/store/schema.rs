@@ -93,6 +93,8 @@ CREATE TABLE annotations (
 CREATE TABLE uploads (
     job TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, uuid TEXT NOT NULL, PRIMARY KEY (job, uuid)
 ) WITHOUT ROWID;
+
+CREATE TABLE repositories (key TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE) WITHOUT ROWID;
 ";
 
 /// Sets the connection up and creates the tables of a new database.

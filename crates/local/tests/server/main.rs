@@ -4,6 +4,7 @@
 
 mod agents;
 mod faults;
+mod git;
 mod harness;
 mod rest;
 mod stacks;
