@@ -43,6 +43,8 @@ pub struct Config {
     pub expire_after: Duration,
     /// The faults that tests put into the server's way. When absent, the server has no such thing.
     pub faults: Option<Faults>,
+    /// The most that is kept of one job's log; the rest is discarded.
+    pub log_max_bytes: u64,
 }
 
 /// Seconds between an agent's calls; the agent needs at least 1 each.
@@ -79,6 +81,7 @@ impl Default for Config {
             stop_within: Duration::from_mins(1),
             expire_after: Duration::from_hours(30 * 24),
             faults: None,
+            log_max_bytes: 1024 * 1024 * 1024,
         }
     }
 }

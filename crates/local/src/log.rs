@@ -2,7 +2,11 @@
 
 use std::io::Read;
 
-use flate2::read::GzDecoder;
+use flate2::read::MultiGzDecoder;
+
+/// The most that one chunk may hold, ten times what agents are told to send. It also bounds how far before
+/// a byte of the log the chunk that holds it may begin.
+pub(crate) const MAX_CHUNK: i64 = 1024 * 1024;
 
 /// A piece of a log as an agent sent it; offset and size count uncompressed bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,67 +25,112 @@ pub(crate) enum BadChunk {
     /// Size and content disagree.
     #[error("the chunk holds {actual} bytes, but {announced} were announced")]
     Size { announced: i64, actual: usize },
+    /// It holds more than announced. How much more is not looked at: it may be made to explode.
+    #[error("the chunk holds more than the {announced} bytes that were announced")]
+    Larger { announced: i64 },
+    /// No agent sends so much at once.
+    #[error("a chunk of {announced} bytes is too large: at most {MAX_CHUNK} are taken")]
+    TooLarge { announced: i64 },
 }
 
 /// Unpacks a chunk. At most the announced size is read, whatever the stream claims to hold.
 pub(crate) fn unpack(chunk: &Chunk) -> Result<Vec<u8>, BadChunk> {
-    let announced = u64::try_from(chunk.size).unwrap_or_default();
-    let mut bytes = Vec::new();
-    GzDecoder::new(&chunk.gzip[..]).take(announced + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 != announced {
-        return Err(BadChunk::Size { announced: chunk.size, actual: bytes.len() });
+    let announced = chunk.size;
+    if announced > MAX_CHUNK {
+        return Err(BadChunk::TooLarge { announced });
     }
-    Ok(bytes)
+    let size = usize::try_from(announced).unwrap_or_default();
+    let mut bytes = Vec::with_capacity(size + 1);
+    MultiGzDecoder::new(&chunk.gzip[..]).take(size as u64 + 1).read_to_end(&mut bytes)?;
+    match bytes.len() {
+        actual if actual > size => Err(BadChunk::Larger { announced }),
+        actual if actual < size => Err(BadChunk::Size { announced, actual }),
+        _ => Ok(bytes),
+    }
 }
 
-/// A log from some byte on.
+/// What is needed to read a part of a log: cheap to fetch, to be unpacked elsewhere.
+#[derive(Debug, Clone)]
+pub(crate) struct Excerpt {
+    /// The byte at which reading begins.
+    pub(crate) from: i64,
+    /// The most bytes to read.
+    pub(crate) max: usize,
+    /// Where the whole log ends, as far as it was announced; what is beyond the last chunk was discarded.
+    pub(crate) length: i64,
+    /// The chunks that reach beyond `from`, by offset, up to `max` bytes.
+    pub(crate) chunks: Vec<Chunk>,
+}
+
+/// A part of a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Log {
     pub(crate) bytes: Vec<u8>,
     /// The byte at which reading goes on.
     pub(crate) end: i64,
+    /// Whether more is there already: reading stopped because it was enough.
+    pub(crate) more: bool,
 }
 
-/// Unpacks chunks, ordered by offset, and puts them together from byte `from` on. While the job runs the text
-/// ends with a whole line, so that whoever reads it as it grows never sees half a character or time stamp.
-pub(crate) fn read(chunks: &[Chunk], from: i64, ended: bool) -> Result<Log, BadChunk> {
-    let pieces = chunks
-        .iter()
-        .map(|chunk| Ok((chunk.offset, unpack(chunk)?)))
-        .collect::<Result<Vec<_>, BadChunk>>()?;
-    let mut log = assemble(&pieces, from, ended);
-    if !ended {
-        let whole = log.bytes.iter().rposition(|byte| *byte == b'\n').map_or(0, |last| last + 1);
-        log.end -= i64::try_from(log.bytes.len() - whole).unwrap_or_default();
-        log.bytes.truncate(whole);
+/// Unpacks an excerpt and puts it together. Unless the log has come to its end, the text ends with a whole
+/// line, so that whoever reads it in parts or as it grows never sees half a character or time stamp.
+///
+/// While a job runs, a gap is a chunk still on its way: the text ends there. Once it has ended, the gap
+/// will not close, and a line says how much is missing.
+pub(crate) fn read(excerpt: &Excerpt, ended: bool) -> Result<Log, BadChunk> {
+    let mut log = Log { bytes: Vec::new(), end: excerpt.from, more: false };
+    let mut room = excerpt.max;
+    for chunk in &excerpt.chunks {
+        if chunk.offset.saturating_add(chunk.size) <= log.end {
+            continue;
+        }
+        if chunk.offset > log.end && !ended {
+            break;
+        }
+        if room == 0 {
+            log.more = true;
+            break;
+        }
+        let piece = unpack(chunk)?;
+        if chunk.offset > log.end {
+            let missing = chunk.offset - log.end;
+            note(&mut log, &format!("{missing} bytes of the log are missing"));
+            log.end = chunk.offset;
+        }
+        let skip = usize::try_from(log.end - chunk.offset).unwrap_or_default();
+        let fits = &piece[skip..][..room.min(piece.len() - skip)];
+        log.bytes.extend(fits);
+        log.end += i64::try_from(fits.len()).unwrap_or(i64::MAX);
+        log.more = fits.len() < piece.len() - skip;
+        room -= fits.len();
+    }
+    if log.more || !ended {
+        let cut = log.bytes.len() - whole_lines(&log.bytes, log.more);
+        log.bytes.truncate(log.bytes.len() - cut);
+        log.end -= i64::try_from(cut).unwrap_or_default();
+    } else if log.end < excerpt.length {
+        let rest = excerpt.length - log.end;
+        note(&mut log, &format!("the log is too long: its last {rest} bytes were discarded"));
+        log.end = excerpt.length;
     }
     Ok(log)
 }
 
-/// Puts unpacked pieces, ordered by offset, together from byte `from` on.
-///
-/// While a job runs, a gap is a chunk still on its way: the text ends there. Once it has ended, the gap
-/// will not close, and a line says how much is missing.
-fn assemble(pieces: &[(i64, Vec<u8>)], from: i64, ended: bool) -> Log {
-    let mut bytes = Vec::new();
-    let mut at = from;
-    for (offset, piece) in pieces {
-        let end = offset + i64::try_from(piece.len()).unwrap_or(i64::MAX);
-        if end <= at {
-            continue;
-        }
-        if *offset > at {
-            if !ended {
-                break;
-            }
-            bytes.extend(format!("\n[{} bytes of the log are missing]\n", offset - at).into_bytes());
-            at = *offset;
-        }
-        let skip = usize::try_from(at - offset).unwrap_or_default();
-        bytes.extend(&piece[skip..]);
-        at = end;
+fn note(log: &mut Log, text: &str) {
+    log.bytes.extend(format!("\n[{text}]\n").into_bytes());
+}
+
+/// How many bytes make whole lines. When there is no line end in a full part, reading must go on all the
+/// same: then whole characters do.
+fn whole_lines(bytes: &[u8], full: bool) -> usize {
+    match bytes.iter().rposition(|byte| *byte == b'\n') {
+        Some(last) => last + 1,
+        None if full => match std::str::from_utf8(bytes) {
+            Err(error) if error.error_len().is_none() && error.valid_up_to() > 0 => error.valid_up_to(),
+            _ => bytes.len(),
+        },
+        None => 0,
     }
-    Log { bytes, end: at }
 }
 
 /// The log as plain text: without the agent's time stamps, with plain line ends.

@@ -21,7 +21,7 @@ use html::{BuildPage, JobView};
 
 const BUILDS_SHOWN: u32 = 20;
 /// How much of a log one page shows: its end.
-const LOG_SHOWN: usize = 256 * 1024;
+const LOG_SHOWN: i64 = 256 * 1024;
 
 /// The routes of the page.
 pub(crate) fn router() -> Router<Shared> {
@@ -108,11 +108,11 @@ async fn build(
                 let mut views = Vec::new();
                 for job in build.jobs.iter().filter(|job| job.step == placed.id) {
                     let events = jobs::events(transaction, job.id)?;
-                    let chunks = logs::chunks(transaction, job.id, 0)?;
-                    let log = log::read(&chunks, 0, job.state.is_terminal())
+                    let from = logs::length(transaction, job.id)?.saturating_sub(LOG_SHOWN).max(0);
+                    let excerpt = logs::read_from(transaction, job.id, from, usize::MAX)?;
+                    let log = log::read(&excerpt, job.state.is_terminal())
                         .map_err(|error| Problem::Corrupt(error.to_string()))?;
-                    let from = log.bytes.len().saturating_sub(LOG_SHOWN);
-                    views.push(JobView { job: job.clone(), events, log: log::plain(&log.bytes[from..]) });
+                    views.push(JobView { job: job.clone(), events, log: log::plain(&log.bytes) });
                 }
                 steps.push((placed, views));
             }

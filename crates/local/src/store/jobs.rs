@@ -4,7 +4,7 @@ use rusqlite::{OptionalExtension, Row, Transaction, named_params};
 use uuid::Uuid;
 
 use super::row::{Columns, json, millis};
-use crate::build::{Job, JobKind, Policy};
+use crate::build::{Job, JobKind, JobState, Policy};
 use crate::problem::Problem;
 
 /// A job with the build it belongs to.
@@ -18,6 +18,15 @@ pub(crate) struct OwnedJob {
 pub(crate) fn get(transaction: &Transaction<'_>, id: Uuid) -> Result<OwnedJob, Problem> {
     find(transaction, "SELECT * FROM jobs WHERE id = ?1", &id.to_string())?
         .ok_or_else(|| Problem::not_found("job", id))
+}
+
+/// The state of the job with this id.
+pub(crate) fn state(transaction: &Transaction<'_>, id: Uuid) -> Result<JobState, Problem> {
+    let text: Option<String> = transaction
+        .prepare_cached("SELECT state FROM jobs WHERE id = ?1")?
+        .query_row([id.to_string()], |row| row.get(0))
+        .optional()?;
+    Ok(text.ok_or_else(|| Problem::not_found("job", id))?.parse()?)
 }
 
 /// The job that this job token belongs to.

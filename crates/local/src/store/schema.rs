@@ -72,11 +72,16 @@ CREATE TABLE stacks (
     metadata TEXT NOT NULL, state TEXT NOT NULL, last_seen INTEGER NOT NULL
 ) WITHOUT ROWID;
 
-CREATE TABLE log_chunks (
-    job TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, sequence INTEGER NOT NULL,
-    offset INTEGER NOT NULL, size INTEGER NOT NULL, gzip BLOB NOT NULL,
-    PRIMARY KEY (job, sequence)
+CREATE TABLE logs (
+    job TEXT PRIMARY KEY REFERENCES jobs(id) ON DELETE CASCADE, length INTEGER NOT NULL, stored INTEGER NOT NULL
 ) WITHOUT ROWID;
+
+CREATE TABLE log_chunks (
+    seq INTEGER PRIMARY KEY, job TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE,
+    sequence INTEGER NOT NULL, offset INTEGER NOT NULL, size INTEGER NOT NULL, gzip BLOB NOT NULL,
+    UNIQUE (job, sequence)
+);
+CREATE INDEX log_chunks_by_offset ON log_chunks (job, offset, size DESC);
 
 CREATE TABLE meta_data (
     build TEXT NOT NULL REFERENCES builds(id) ON DELETE CASCADE, key TEXT NOT NULL, value TEXT NOT NULL,

@@ -6,6 +6,7 @@ mod agents;
 mod faults;
 mod git;
 mod harness;
+mod logs;
 mod rest;
 mod stacks;
 mod time;

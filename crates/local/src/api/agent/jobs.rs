@@ -20,7 +20,6 @@ use crate::store::{builds, facts, jobs};
 
 /// What the hosted service tells agents about logs.
 const CHUNK_BYTES: u64 = 100 * 1024;
-const LOG_BYTES: u64 = 1024 * 1024 * 1024;
 
 pub(super) async fn acquire(
     CallingAgent(agent): CallingAgent,
@@ -31,6 +30,7 @@ pub(super) async fn acquire(
     let id = extract::id("job", &job)?;
     let slug = app.config.organization.clone();
     let policy = app.policy;
+    let log_max_size_bytes = app.config.log_max_bytes;
     let acquired = app
         .store
         .transact(move |transaction| {
@@ -50,7 +50,7 @@ pub(super) async fn acquire(
                 token: owned.job.token.clone().unwrap_or_default(),
                 chunks_max_size_bytes: CHUNK_BYTES,
                 chunks_interval_seconds: 1,
-                log_max_size_bytes: LOG_BYTES,
+                log_max_size_bytes,
                 step: Some(step(&facts, command)),
                 priority: owned.job.priority,
                 runnable_at: owned.job.runnable_at.map(|at| at.to_string()),
@@ -99,8 +99,8 @@ pub(super) async fn start(
 }
 
 pub(super) async fn state(access: JobAccess, State(app): State<Shared>) -> ApiResult<Json<JobStatus>> {
-    let owned = app.store.transact(move |transaction| jobs::get(transaction, access.job)).await?;
-    Ok(Json(JobStatus { state: owned.job.state.to_string() }))
+    let state = app.store.transact(move |transaction| jobs::state(transaction, access.job)).await?;
+    Ok(Json(JobStatus { state: state.to_string() }))
 }
 
 pub(super) async fn finish(

@@ -16,9 +16,6 @@ use crate::log::{self, Chunk};
 use crate::problem::Problem;
 use crate::store::{jobs, logs};
 
-/// The largest chunk that is unpacked, far above what agents are told to send.
-const MAX_CHUNK: i64 = 16 * 1024 * 1024;
-
 pub(super) async fn chunk(
     access: JobAccess,
     State(app): State<Shared>,
@@ -27,7 +24,7 @@ pub(super) async fn chunk(
     RawBody(body): RawBody,
 ) -> ApiResult<Json<serde_json::Value>> {
     let ChunkPosition { sequence, offset, size } = position;
-    if sequence < 0 || offset < 0 || !(0..=MAX_CHUNK).contains(&size) || offset.checked_add(size).is_none() {
+    if sequence < 0 || offset < 0 || size < 0 || offset.checked_add(size).is_none() {
         return Err(ApiError::bad_request("sequence, offset or size is out of range"));
     }
     if headers.get(CONTENT_ENCODING).is_none_or(|encoding| encoding != "gzip") {
@@ -36,15 +33,16 @@ pub(super) async fn chunk(
     let chunk = Chunk { offset, size, gzip: body.to_vec() };
     log::unpack(&chunk).map_err(|error| ApiError::bad_request(bk_ops::report::one_line(&error)))?;
     let id = access.job;
+    let limit = app.config.log_max_bytes;
     app.store
         .transact(move |transaction| {
-            let state = jobs::get(transaction, id)?.job.state;
+            let state = jobs::state(transaction, id)?;
             let writing = matches!(state, JobState::Running | JobState::Canceling | JobState::TimingOut);
             // A repetition may come after the end; what it carries is here already.
             if !writing && !logs::has(transaction, id, sequence)? {
                 return Err(Problem::Refused(format!("job {id} takes no log: it is {state}")));
             }
-            logs::add(transaction, id, sequence, &chunk)
+            logs::add(transaction, id, sequence, &chunk, i64::try_from(limit).unwrap_or(i64::MAX))
         })
         .await?;
     Ok(Json(json!({})))

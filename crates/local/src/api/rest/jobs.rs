@@ -42,14 +42,14 @@ pub(super) async fn log(
     if offset < 0 {
         return Err(ApiError::bad_request("offset must not be negative"));
     }
-    let (ended, chunks) = app
+    let (ended, excerpt) = app
         .store
         .transact(move |transaction| {
-            let state = jobs::get(transaction, id)?.job.state;
-            Ok((state.is_terminal(), logs::chunks(transaction, id, offset)?))
+            let state = jobs::state(transaction, id)?;
+            Ok((state.is_terminal(), logs::read_from(transaction, id, offset, usize::MAX)?))
         })
         .await?;
-    let log = log::read(&chunks, offset, ended).map_err(|error| Problem::Corrupt(error.to_string()))?;
+    let log = log::read(&excerpt, ended).map_err(|error| Problem::Corrupt(error.to_string()))?;
     Ok(Json(json!({
         "content": log::plain(&log.bytes),
         "size": log.bytes.len(),
