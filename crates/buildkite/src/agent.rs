@@ -99,6 +99,16 @@ pub struct Ping {
     /// Logged by the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// A job to accept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<PingJob>,
+}
+
+/// The job that a ping hands out.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PingJob {
+    /// The job's id.
+    pub id: String,
 }
 
 /// Answer to `PUT jobs/{id}/acquire`.
@@ -162,6 +172,9 @@ pub struct FinishedJob {
     /// Log chunks that could not be delivered.
     #[serde(default)]
     pub chunks_failed_count: u64,
+    /// The agent leaves after this job: it must not be given another.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ignore_agent_in_dispatches: bool,
 }
 
 /// Query of `POST jobs/{id}/chunks`; the body is a gzip stream.

@@ -16,6 +16,7 @@ mod api;
 mod build;
 pub mod cli;
 mod config;
+mod dispatch;
 mod fault;
 mod log;
 mod pipeline;

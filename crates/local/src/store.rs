@@ -6,6 +6,7 @@
 pub(crate) mod agents;
 pub(crate) mod builds;
 pub(crate) mod data;
+pub(crate) mod dispatch;
 pub(crate) mod facts;
 pub(crate) mod jobs;
 pub(crate) mod logs;
@@ -14,6 +15,7 @@ pub(crate) mod repositories;
 mod row;
 mod schema;
 pub(crate) mod stacks;
+pub(crate) mod steps;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

@@ -6,13 +6,15 @@ use axum::extract::{FromRequestParts, Path};
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
+use rusqlite::Transaction;
 use uuid::Uuid;
 
 use super::Shared;
 use super::error::{ApiError, ApiResult};
 use super::extract;
+use crate::problem::Problem;
 use crate::store::agents::{self, AgentRow};
-use crate::store::jobs;
+use crate::store::jobs::{self, OwnedJob};
 
 fn credential<'a>(headers: &'a HeaderMap, scheme: &str) -> ApiResult<&'a str> {
     headers
@@ -39,6 +41,19 @@ impl FromRequestParts<Shared> for Registration {
     }
 }
 
+/// Whom a token of the Agent API belongs to.
+enum Holder {
+    Agent(Box<AgentRow>),
+    Job(Box<OwnedJob>),
+}
+
+fn holder(transaction: &Transaction<'_>, token: &str) -> Result<Option<Holder>, Problem> {
+    if let Some(agent) = agents::by_token(transaction, token)? {
+        return Ok(Some(Holder::Agent(Box::new(agent))));
+    }
+    Ok(jobs::by_token(transaction, token)?.map(|owned| Holder::Job(Box::new(owned))))
+}
+
 /// An agent, by its access token.
 pub(crate) struct CallingAgent(pub(crate) AgentRow);
 
@@ -47,21 +62,37 @@ impl FromRequestParts<Shared> for CallingAgent {
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> ApiResult<Self> {
         let token = credential(&parts.headers, "Token")?.to_owned();
-        let (agent, job) = app
-            .store
-            .transact(move |transaction| {
-                Ok((agents::by_token(transaction, &token)?, jobs::by_token(transaction, &token)?))
-            })
-            .await?;
-        match (agent, job) {
-            (Some(agent), _) => Ok(Self(agent)),
-            (None, Some(_)) => Err(ApiError::forbidden("a job token is not accepted here")),
-            (None, None) => Err(ApiError::unauthorized("unknown agent access token")),
+        match app.store.transact(move |transaction| holder(transaction, &token)).await? {
+            Some(Holder::Agent(agent)) => Ok(Self(*agent)),
+            Some(Holder::Job(_)) => Err(ApiError::forbidden("a job token is not accepted here")),
+            None => Err(ApiError::unauthorized("unknown agent access token")),
         }
     }
 }
 
-/// A caller that may act for the job in the path: with its job token, or as the agent that has it.
+/// The agent behind a call from the agent itself or from inside its job.
+pub(crate) struct ActingAgent(pub(crate) AgentRow);
+
+impl FromRequestParts<Shared> for ActingAgent {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> ApiResult<Self> {
+        let token = credential(&parts.headers, "Token")?.to_owned();
+        let found = app
+            .store
+            .transact(move |transaction| match holder(transaction, &token)? {
+                Some(Holder::Agent(agent)) => Ok(Some(*agent)),
+                Some(Holder::Job(owned)) => {
+                    owned.job.agent.map_or(Ok(None), |agent| agents::get(transaction, agent))
+                }
+                None => Ok(None),
+            })
+            .await?;
+        found.map(Self).ok_or_else(|| ApiError::unauthorized("unknown agent access token or job token"))
+    }
+}
+
+/// A caller that may act for the job in the path: with its job token, or as the agent that took it.
 pub(crate) struct JobAccess {
     /// The job in the path.
     pub(crate) job: Uuid,
@@ -73,18 +104,35 @@ impl FromRequestParts<Shared> for JobAccess {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> ApiResult<Self> {
-        let job = extract::id("job", &path_parameter(parts, "job").await?)?;
-        let caller = JobToken::from_request_parts(parts, app).await?;
-        if caller.job != job {
-            return Err(ApiError::forbidden("this token belongs to another job"));
-        }
-        Ok(Self { job, build: caller.build })
+        let token = credential(&parts.headers, "Token")?.to_owned();
+        let id = path_parameter(parts, "job").await?;
+        app.store
+            .transact(move |transaction| {
+                let Some(holder) = holder(transaction, &token)? else {
+                    return Ok(Err(ApiError::unauthorized("unknown job token")));
+                };
+                let id = match extract::id("job", &id) {
+                    Ok(id) => id,
+                    Err(error) => return Ok(Err(error)),
+                };
+                let refused = || Ok(Err(ApiError::forbidden("this token belongs to another job")));
+                match holder {
+                    Holder::Job(owned) if owned.job.id == id => Ok(Ok(Self { job: id, build: owned.build })),
+                    Holder::Job(_) => refused(),
+                    Holder::Agent(agent) => match jobs::get(transaction, id)? {
+                        owned if owned.job.agent == Some(agent.id) => {
+                            Ok(Ok(Self { job: id, build: owned.build }))
+                        }
+                        _ => refused(),
+                    },
+                }
+            })
+            .await?
     }
 }
 
 /// The job behind the caller's token, whatever the path says.
 pub(crate) struct JobToken {
-    pub(crate) job: Uuid,
     pub(crate) build: Uuid,
 }
 
@@ -95,19 +143,15 @@ impl FromRequestParts<Shared> for JobToken {
         let token = credential(&parts.headers, "Token")?.to_owned();
         let found = app
             .store
-            .transact(move |transaction| {
-                if let Some(owned) = jobs::by_token(transaction, &token)? {
-                    return Ok(Ok(Some(owned)));
-                }
-                match agents::by_token(transaction, &token)? {
-                    Some(agent) => Ok(Ok(jobs::of_agent(transaction, agent.id)?)),
-                    None => Ok(Err(ApiError::unauthorized("unknown job token"))),
-                }
+            .transact(move |transaction| match holder(transaction, &token)? {
+                Some(Holder::Job(owned)) => Ok(Ok(Some(*owned))),
+                Some(Holder::Agent(agent)) => Ok(Ok(jobs::of_agent(transaction, agent.id)?)),
+                None => Ok(Err(ApiError::unauthorized("unknown job token"))),
             })
             .await??;
         match found {
-            Some(owned) => Ok(Self { job: owned.job.id, build: owned.build }),
-            None => Err(ApiError::forbidden("this agent has no such job")),
+            Some(owned) => Ok(Self { build: owned.build }),
+            None => Err(ApiError::forbidden("this agent has no job")),
         }
     }
 }
@@ -122,8 +166,8 @@ impl FromRequestParts<Shared> for BuildAccess {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> ApiResult<Self> {
-        let build = extract::id("build", &path_parameter(parts, "build").await?)?;
         let caller = JobToken::from_request_parts(parts, app).await?;
+        let build = extract::id("build", &path_parameter(parts, "build").await?)?;
         if caller.build != build {
             return Err(ApiError::forbidden("this token belongs to another build"));
         }

@@ -65,6 +65,7 @@ impl From<Problem> for ApiError {
         let status = match &problem {
             Problem::NotFound(_) | Problem::Job(Refusal::Unknown(_)) => StatusCode::NOT_FOUND,
             Problem::Job(Refusal::Locked { .. }) => StatusCode::LOCKED,
+            Problem::Job(Refusal::Promised { .. }) => StatusCode::CONFLICT,
             Problem::Refused(_) | Problem::Job(_) | Problem::Pipeline(_) => StatusCode::UNPROCESSABLE_ENTITY,
             Problem::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Problem::Database(_) | Problem::Corrupt(_) | Problem::Broken => {

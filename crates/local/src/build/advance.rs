@@ -25,8 +25,12 @@ pub(crate) enum Event {
     DeadlinePassed { job: Uuid },
     /// Somebody cancels one job.
     CancelJob { job: Uuid },
+    /// Somebody cancels what has not ended of a step, or of a group. Agents are not waited for beyond `stop_by`.
+    CancelStep { step: Uuid, stop_by: Option<Timestamp> },
     /// Somebody cancels the build.
     CancelBuild,
+    /// A running job announces that it will fail.
+    Promised { job: Uuid, exit_status: i64 },
     /// Somebody retries a job.
     Retry { job: Uuid },
     /// Somebody answers a block or input step.
@@ -85,6 +89,10 @@ fn apply(
         Event::CancelJob { job } => {
             change(build, *job, changed, |job| job.cancel(now))?;
             ended(build, *job, context, changed);
+        }
+        Event::CancelStep { step, stop_by } => cancel_step(build, *step, *stop_by, now, changed),
+        Event::Promised { job, exit_status } => {
+            change(build, *job, changed, |job| job.promise(*exit_status))?;
         }
         Event::CancelBuild => {
             build.cancel_requested = true;
@@ -188,6 +196,27 @@ fn cancel_all(build: &mut Build, now: Timestamp, changed: &mut BTreeSet<Uuid>, w
     }
 }
 
+fn cancel_step(
+    build: &mut Build,
+    step: Uuid,
+    stop_by: Option<Timestamp>,
+    now: Timestamp,
+    changed: &mut BTreeSet<Uuid>,
+) {
+    let steps: BTreeSet<Uuid> = build
+        .steps
+        .iter()
+        .filter(|placed| placed.id == step || placed.group == Some(step))
+        .map(|placed| placed.id)
+        .collect();
+    cancel_all(build, now, changed, |job| steps.contains(&job.step));
+    let canceling = |job: &&mut Job| job.state == JobState::Canceling && steps.contains(&job.step);
+    for job in build.jobs.iter_mut().filter(canceling) {
+        job.stop_by = [job.stop_by, stop_by].into_iter().flatten().min();
+        changed.insert(job.id);
+    }
+}
+
 /// Lets waiting jobs go on or fail until nothing moves, then derives the build's state.
 fn settle(build: &mut Build, context: &Context<'_>, changed: &mut BTreeSet<Uuid>) {
     let graph = Graph::new(build);
@@ -273,7 +302,8 @@ fn cancel_when_failing(build: &mut Build, now: Timestamp, changed: &mut BTreeSet
         .map(|placed| placed.id)
         .collect();
     if !steps.is_empty() {
-        cancel_all(build, now, changed, |job| steps.contains(&job.step));
+        // A job that has promised to fail is left to end by itself.
+        cancel_all(build, now, changed, |job| steps.contains(&job.step) && job.promised_exit.is_none());
     }
 }
 

@@ -47,17 +47,23 @@ pub(crate) struct Job {
     pub(crate) created_at: Timestamp,
     pub(crate) scheduled_at: Timestamp,
     pub(crate) runnable_at: Option<Timestamp>,
+    /// When it was handed to an agent by ping.
+    pub(crate) assigned_at: Option<Timestamp>,
     pub(crate) accepted_at: Option<Timestamp>,
     pub(crate) started_at: Option<Timestamp>,
     /// When canceling or timing out began.
     pub(crate) stopping_at: Option<Timestamp>,
+    /// A forced cancel does not wait for the agent beyond this.
+    pub(crate) stop_by: Option<Timestamp>,
+    /// The failure that the job has announced before its end.
+    pub(crate) promised_exit: Option<i64>,
     pub(crate) finished_at: Option<Timestamp>,
 }
 
 /// How long the server waits before it acts on its own.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Policy {
-    /// From accept to start; then the job is offered again.
+    /// From assignment to accept, and from accept to start; then the job is offered again.
     pub(crate) start_within: SignedDuration,
     /// From cancel or timeout to the agent's finish; then the job is settled.
     pub(crate) stop_within: SignedDuration,
@@ -77,6 +83,9 @@ pub(crate) enum Refusal {
     /// The change does not fit the state.
     #[error("job {id} cannot be {change}: it is {state}")]
     WrongState { id: Uuid, state: JobState, change: &'static str },
+    /// It has announced another failure already.
+    #[error("job {id} has promised to fail with {promised} already")]
+    Promised { id: Uuid, promised: i64 },
     /// A rule of the pipeline forbids it.
     #[error("job {id} cannot be retried: {reason}")]
     NoRetry { id: Uuid, reason: String },
@@ -110,20 +119,65 @@ impl Job {
         free || own
     }
 
-    /// An agent takes the job. Repeating it is harmless until the job has started: the first answer may
-    /// have been lost on its way.
+    /// The job is handed to an idle agent, which has yet to accept it. Says whether it could be.
+    pub(crate) fn assign(&mut self, agent: Uuid, now: Timestamp) -> bool {
+        let free = self.state == JobState::Scheduled;
+        if free {
+            self.state = JobState::Assigned;
+            self.agent = Some(agent);
+            self.assigned_at = Some(now);
+        }
+        free
+    }
+
+    /// An agent takes the job that it was assigned. Repeating it is harmless until the job has started: the
+    /// first answer may have been lost on its way.
     pub(crate) fn accept(&mut self, agent: Uuid, token: String, now: Timestamp) -> Result<(), Refusal> {
         match self.state {
             JobState::Accepted if self.agent == Some(agent) => Ok(()),
-            JobState::Scheduled | JobState::Reserved => {
-                self.state = JobState::Accepted;
-                self.agent = Some(agent);
-                self.token = Some(token);
-                self.accepted_at = Some(now);
+            JobState::Assigned if self.agent == Some(agent) => {
+                self.bind(agent, token, now);
                 Ok(())
             }
-            JobState::Waiting | JobState::Blocked => Err(Refusal::Locked { id: self.id, state: self.state }),
             state => Err(Refusal::NotEligible { id: self.id, state }),
+        }
+    }
+
+    /// An agent takes a job that it names itself, whatever the job's rules say. As repeatable as
+    /// [`Self::accept`].
+    pub(crate) fn acquire(&mut self, agent: Uuid, token: String, now: Timestamp) -> Result<(), Refusal> {
+        match self.state {
+            JobState::Scheduled | JobState::Reserved => {
+                self.bind(agent, token, now);
+                Ok(())
+            }
+            state if state.waits() => Err(Refusal::Locked { id: self.id, state }),
+            _ => self.accept(agent, token, now),
+        }
+    }
+
+    /// Cancelled after an agent had been told of it and before that agent accepted it. Nobody will finish it.
+    pub(crate) fn was_withdrawn(&self) -> bool {
+        self.state == JobState::Canceling && self.accepted_at.is_none()
+    }
+
+    fn bind(&mut self, agent: Uuid, token: String, now: Timestamp) {
+        self.state = JobState::Accepted;
+        self.agent = Some(agent);
+        self.token = Some(token);
+        self.accepted_at = Some(now);
+    }
+
+    /// The job announces, while it runs, that it will fail. The first promise stands.
+    pub(crate) fn promise(&mut self, exit_status: i64) -> Result<(), Refusal> {
+        match (self.state, self.promised_exit) {
+            (JobState::Running, None) => {
+                self.promised_exit = Some(exit_status);
+                Ok(())
+            }
+            (JobState::Running, Some(promised)) if promised == exit_status => Ok(()),
+            (JobState::Running, Some(promised)) => Err(Refusal::Promised { id: self.id, promised }),
+            _ => Err(self.refuse("promised to fail")),
         }
     }
 
@@ -199,13 +253,18 @@ impl Job {
         self.reserved_until = None;
         self.agent = None;
         self.token = None;
+        self.assigned_at = None;
         self.accepted_at = None;
     }
 
-    /// The agent left or was lost while it had the job. A lost one leaves no signal reason.
+    /// The agent left or was lost while it had the job.
+    ///
+    /// A lost one leaves no signal reason, only the exit status −1: nobody sent the process a signal, as far
+    /// as anybody knows. Pipelines that retry lost agents ask for exactly that, with `exit_status: -1` and
+    /// `signal_reason: none`. An agent that says goodbye was stopped, so its job has `agent_stop`.
     pub(crate) fn lose_agent(&mut self, signal_reason: Option<&str>, now: Timestamp) {
         match self.state {
-            JobState::Accepted => self.offer_again(),
+            JobState::Assigned | JobState::Accepted => self.offer_again(),
             JobState::Running => {
                 self.settle(JobState::Finished, now);
                 self.exit_status = Some(-1);
@@ -220,7 +279,7 @@ impl Job {
     pub(crate) fn pass_deadline(&mut self, now: Timestamp) {
         match self.state {
             JobState::Scheduled => self.settle(JobState::Expired, now),
-            JobState::Reserved | JobState::Accepted => self.offer_again(),
+            JobState::Reserved | JobState::Assigned | JobState::Accepted => self.offer_again(),
             JobState::Running => {
                 self.state = JobState::TimingOut;
                 self.stopping_at = Some(now);
@@ -233,8 +292,11 @@ impl Job {
     fn force_stop(&mut self, now: Timestamp) {
         let state = if self.state == JobState::TimingOut { JobState::TimedOut } else { JobState::Canceled };
         self.settle(state, now);
-        self.exit_status = Some(-1);
-        self.signal_reason = Some("cancel".to_owned());
+        // What no agent has accepted never had a process.
+        if self.accepted_at.is_some() {
+            self.exit_status = Some(-1);
+            self.signal_reason = Some("cancel".to_owned());
+        }
     }
 
     /// Enters a terminal state.
@@ -251,11 +313,14 @@ impl Job {
         match self.state {
             JobState::Scheduled => after(self.runnable_at, policy.expire_after),
             JobState::Reserved => self.reserved_until,
+            JobState::Assigned => after(self.assigned_at, policy.start_within),
             JobState::Accepted => after(self.accepted_at, policy.start_within),
             JobState::Running => self
                 .timeout_in_minutes
                 .and_then(|minutes| after(self.started_at, SignedDuration::from_mins(i64::from(minutes)))),
-            JobState::Canceling | JobState::TimingOut => after(self.stopping_at, policy.stop_within),
+            JobState::Canceling | JobState::TimingOut => {
+                [after(self.stopping_at, policy.stop_within), self.stop_by].into_iter().flatten().min()
+            }
             _ => None,
         }
     }

@@ -75,9 +75,12 @@ fn new_job(step_id: Uuid, step: &Step, laid: &LaidJob, place: Place) -> Job {
         created_at: place.now,
         scheduled_at: place.scheduled_at,
         runnable_at: None,
+        assigned_at: None,
         accepted_at: None,
         started_at: None,
         stopping_at: None,
+        stop_by: None,
+        promised_exit: None,
         finished_at: None,
     }
 }

@@ -55,9 +55,12 @@ pub(crate) fn successor(old: &Job, id: Uuid, rule: Option<usize>, now: Timestamp
         created_at: now,
         scheduled_at: now,
         runnable_at: Some(now),
+        assigned_at: None,
         accepted_at: None,
         started_at: None,
         stopping_at: None,
+        stop_by: None,
+        promised_exit: None,
         finished_at: None,
         ..old.clone()
     }

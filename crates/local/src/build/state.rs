@@ -52,6 +52,7 @@ states! {
         Unblocked = "unblocked",
         Scheduled = "scheduled",
         Reserved = "reserved",
+        Assigned = "assigned",
         Accepted = "accepted",
         Running = "running",
         Canceling = "canceling",
@@ -97,9 +98,14 @@ impl JobState {
         )
     }
 
-    /// An agent has the job.
+    /// The job cannot be taken yet: others come first, or a person must decide.
+    pub(crate) fn waits(self) -> bool {
+        matches!(self, Self::Waiting | Self::Blocked)
+    }
+
+    /// An agent has the job, or has been told to take it.
     pub(crate) fn has_agent(self) -> bool {
-        matches!(self, Self::Accepted | Self::Running | Self::Canceling | Self::TimingOut)
+        matches!(self, Self::Assigned | Self::Accepted | Self::Running | Self::Canceling | Self::TimingOut)
     }
 
     /// Somebody can take it, or has it.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{BuildState, Job, JobState};
+use super::{BuildState, Job, JobState, retry};
 use crate::pipeline::step::{BlockedState, Kind, Step};
 
 /// A build with its steps in order and its jobs in order of creation.
@@ -78,9 +78,28 @@ impl Build {
         self.jobs.iter().all(|job| job.state.is_terminal())
     }
 
-    /// Whether a job has failed for good.
+    /// Whether a job has failed for good, or has promised to.
     pub(crate) fn has_failed(&self) -> bool {
-        self.counting().any(|job| job.state.is_terminal() && !job.is_good())
+        self.counting().any(|job| (job.state.is_terminal() && !job.is_good()) || self.will_fail(job))
+    }
+
+    /// Whether the failure that a running job has promised will count: neither soft nor to be retried.
+    fn will_fail(&self, job: &Job) -> bool {
+        if job.state.is_terminal() || job.promised_exit.is_none() {
+            return false;
+        }
+        let command = self.steps.iter().find(|placed| placed.id == job.step).and_then(|placed| match &placed
+            .step
+            .kind
+        {
+            Kind::Command(command) => Some(command),
+            _ => None,
+        });
+        let ended = Job { state: JobState::Finished, exit_status: job.promised_exit, ..job.clone() };
+        command.is_none_or(|command| {
+            !command.soft_fail.matches(ended.exit_status)
+                && retry::granting_rule(&ended, &command.retry).is_none()
+        })
     }
 
     /// What the jobs make of the build.

@@ -1,11 +1,16 @@
 //! Agents as rows.
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, Transaction};
 use uuid::Uuid;
 
 use super::row::{Columns, json, millis};
+use super::{builds, jobs};
+use crate::build::{Event, Policy};
 use crate::problem::Problem;
+
+/// The longest pause of an agent: a week.
+const MAX_PAUSE_MINUTES: i64 = 7 * 24 * 60;
 
 /// An agent.
 #[derive(Debug, Clone)]
@@ -16,12 +21,45 @@ pub(crate) struct AgentRow {
     pub(crate) hostname: String,
     pub(crate) version: String,
     pub(crate) tags: Vec<String>,
+    /// The queue that its tags name.
+    pub(crate) queue: String,
+    /// Takes no jobs by ping: it names its job itself, or leaves after the one it has.
+    pub(crate) ignored: bool,
     /// `connected`, `disconnected` or `lost`.
     pub(crate) state: String,
+    /// Somebody asked it to stop: its next ping tells it to leave.
+    pub(crate) stopping: bool,
+    pub(crate) pause: Option<Pause>,
     pub(crate) created_at: Timestamp,
+    pub(crate) last_seen: Timestamp,
+}
+
+/// Somebody asked the agent to stay, but to take no jobs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pause {
+    pub(crate) note: String,
+    /// When it resumes by itself.
+    pub(crate) until: Timestamp,
+}
+
+impl Pause {
+    /// A pause of so many minutes: 5 when nobody says, and at most a week.
+    pub(crate) fn lasting(note: String, minutes: Option<i64>, now: Timestamp) -> Result<Self, Problem> {
+        let minutes = minutes.unwrap_or(5);
+        if !(1..=MAX_PAUSE_MINUTES).contains(&minutes) {
+            let text = format!("timeout_in_minutes must be between 1 and {MAX_PAUSE_MINUTES}, not {minutes}");
+            return Err(Problem::Refused(text));
+        }
+        let until = now.saturating_add(SignedDuration::from_mins(minutes)).unwrap_or(Timestamp::MAX);
+        Ok(Self { note, until })
+    }
 }
 
 fn read(row: &Row<'_>) -> Result<AgentRow, Problem> {
+    let pause = match (row.maybe_at("paused_until")?, row.column("pause_note")?) {
+        (Some(until), note) => Some(Pause { note, until }),
+        _ => None,
+    };
     Ok(AgentRow {
         id: row.id("id")?,
         name: row.column("name")?,
@@ -29,8 +67,13 @@ fn read(row: &Row<'_>) -> Result<AgentRow, Problem> {
         hostname: row.column("hostname")?,
         version: row.column("version")?,
         tags: row.json("tags")?,
+        queue: row.column("queue")?,
+        ignored: row.column("ignored")?,
         state: row.column("state")?,
+        stopping: row.column("stopping")?,
+        pause,
         created_at: row.at("created_at")?,
+        last_seen: row.at("last_seen")?,
     })
 }
 
@@ -61,8 +104,9 @@ pub(crate) fn insert(
 ) -> Result<(), Problem> {
     transaction
         .prepare_cached(
-            "INSERT INTO agents (id, name, access_token, hostname, version, tags, state, lost_at, created_at, last_seen)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?9)",
+            "INSERT INTO agents (id, name, access_token, hostname, version, tags, queue, ignored, state, lost_at,
+                 created_at, last_seen)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11)",
         )?
         .execute((
             agent.id.to_string(),
@@ -71,6 +115,8 @@ pub(crate) fn insert(
             &agent.hostname,
             &agent.version,
             json(&agent.tags)?,
+            &agent.queue,
+            agent.ignored,
             &agent.state,
             millis(lost_at),
             millis(agent.created_at),
@@ -118,4 +164,44 @@ pub(crate) fn silent(transaction: &Transaction<'_>, now: Timestamp) -> Result<Ve
         agents.push(read(row)?);
     }
     Ok(agents)
+}
+
+/// Asks the agent to leave at its next ping, after the job that it has. With `force`, that job is cancelled.
+pub(crate) fn stop(
+    transaction: &Transaction<'_>,
+    id: Uuid,
+    force: bool,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    transaction.prepare_cached("UPDATE agents SET stopping = 1 WHERE id = ?1")?.execute([id.to_string()])?;
+    match jobs::of_agent(transaction, id)? {
+        Some(owned) if force => {
+            let event = Event::CancelJob { job: owned.job.id };
+            builds::apply(transaction, owned.build, &event, policy, now)
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Asks the agent to take no jobs until then; `None` lets it go on.
+pub(crate) fn set_pause(
+    transaction: &Transaction<'_>,
+    id: Uuid,
+    pause: Option<&Pause>,
+) -> Result<(), Problem> {
+    transaction
+        .prepare_cached("UPDATE agents SET paused_until = ?2, pause_note = ?3 WHERE id = ?1")?
+        .execute((
+            id.to_string(),
+            pause.map(|pause| millis(pause.until)),
+            pause.map_or("", |pause| pause.note.as_str()),
+        ))?;
+    Ok(())
+}
+
+/// The agent takes no further jobs by ping.
+pub(crate) fn ignore(transaction: &Transaction<'_>, id: Uuid) -> Result<(), Problem> {
+    transaction.prepare_cached("UPDATE agents SET ignored = 1 WHERE id = ?1")?.execute([id.to_string()])?;
+    Ok(())
 }

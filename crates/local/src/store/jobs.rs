@@ -37,7 +37,7 @@ pub(crate) fn by_token(transaction: &Transaction<'_>, token: &str) -> Result<Opt
 /// The job that this agent has now.
 pub(crate) fn of_agent(transaction: &Transaction<'_>, agent: Uuid) -> Result<Option<OwnedJob>, Problem> {
     let sql = "SELECT * FROM jobs WHERE agent = ?1 \
-               AND state IN ('accepted', 'running', 'canceling', 'timing_out')";
+               AND state IN ('assigned', 'accepted', 'running', 'canceling', 'timing_out')";
     find(transaction, sql, &agent.to_string())
 }
 
@@ -111,9 +111,12 @@ fn read(row: &Row<'_>) -> Result<OwnedJob, Problem> {
         created_at: row.at("created_at")?,
         scheduled_at: row.at("scheduled_at")?,
         runnable_at: row.maybe_at("runnable_at")?,
+        assigned_at: row.maybe_at("assigned_at")?,
         accepted_at: row.maybe_at("accepted_at")?,
         started_at: row.maybe_at("started_at")?,
         stopping_at: row.maybe_at("stopping_at")?,
+        stop_by: row.maybe_at("stop_by")?,
+        promised_exit: row.column("promised_exit")?,
         finished_at: row.maybe_at("finished_at")?,
     };
     Ok(OwnedJob { build: row.id("build")?, job })
@@ -145,18 +148,18 @@ pub(crate) fn save(
     let sql = "
 INSERT INTO jobs (id, build, step, kind, state, priority, queue, rules, parallel_index, parallel_count,
     retry_count, rule_uses, retried_in, timeout_in_minutes, exit_status, signal, signal_reason, soft_failed,
-    stack, reserved_until, agent, token, created_at, scheduled_at, runnable_at, accepted_at, started_at,
-    stopping_at, finished_at, deadline)
+    stack, reserved_until, agent, token, created_at, scheduled_at, runnable_at, assigned_at, accepted_at,
+    started_at, stopping_at, stop_by, promised_exit, finished_at, deadline)
 VALUES (:id, :build, :step, :kind, :state, :priority, :queue, :rules, :parallel_index, :parallel_count,
     :retry_count, :rule_uses, :retried_in, :timeout_in_minutes, :exit_status, :signal, :signal_reason,
     :soft_failed, :stack, :reserved_until, :agent, :token, :created_at, :scheduled_at, :runnable_at,
-    :accepted_at, :started_at, :stopping_at, :finished_at, :deadline)
+    :assigned_at, :accepted_at, :started_at, :stopping_at, :stop_by, :promised_exit, :finished_at, :deadline)
 ON CONFLICT (id) DO UPDATE SET state = :state, priority = :priority, rule_uses = :rule_uses,
     retried_in = :retried_in, timeout_in_minutes = :timeout_in_minutes, exit_status = :exit_status,
     signal = :signal, signal_reason = :signal_reason, soft_failed = :soft_failed, stack = :stack,
     reserved_until = :reserved_until, agent = :agent, token = :token, runnable_at = :runnable_at,
-    accepted_at = :accepted_at, started_at = :started_at, stopping_at = :stopping_at,
-    finished_at = :finished_at, deadline = :deadline";
+    assigned_at = :assigned_at, accepted_at = :accepted_at, started_at = :started_at,
+    stopping_at = :stopping_at, stop_by = :stop_by, promised_exit = :promised_exit, finished_at = :finished_at, deadline = :deadline";
     transaction.prepare_cached(sql)?.execute(named_params! {
         ":id": job.id.to_string(),
         ":build": build.to_string(),
@@ -183,9 +186,12 @@ ON CONFLICT (id) DO UPDATE SET state = :state, priority = :priority, rule_uses =
         ":created_at": millis(job.created_at),
         ":scheduled_at": millis(job.scheduled_at),
         ":runnable_at": job.runnable_at.map(millis),
+        ":assigned_at": job.assigned_at.map(millis),
         ":accepted_at": job.accepted_at.map(millis),
         ":started_at": job.started_at.map(millis),
         ":stopping_at": job.stopping_at.map(millis),
+        ":stop_by": job.stop_by.map(millis),
+        ":promised_exit": job.promised_exit,
         ":finished_at": job.finished_at.map(millis),
         ":deadline": job.deadline(policy).map(millis),
     })?;

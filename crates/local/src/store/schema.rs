@@ -45,11 +45,13 @@ CREATE TABLE jobs (
     parallel_index INTEGER, parallel_count INTEGER, retry_count INTEGER NOT NULL, rule_uses TEXT NOT NULL,
     retried_in TEXT, timeout_in_minutes INTEGER, exit_status INTEGER, signal TEXT, signal_reason TEXT,
     soft_failed INTEGER NOT NULL, stack TEXT, reserved_until INTEGER, agent TEXT, token TEXT,
-    created_at INTEGER NOT NULL, scheduled_at INTEGER NOT NULL, runnable_at INTEGER, accepted_at INTEGER,
-    started_at INTEGER, stopping_at INTEGER, finished_at INTEGER, deadline INTEGER
+    created_at INTEGER NOT NULL, scheduled_at INTEGER NOT NULL, runnable_at INTEGER, assigned_at INTEGER,
+    accepted_at INTEGER, started_at INTEGER, stopping_at INTEGER, stop_by INTEGER, promised_exit INTEGER,
+    finished_at INTEGER, deadline INTEGER
 );
 CREATE INDEX jobs_of_build ON jobs (build);
 CREATE INDEX jobs_scheduled ON jobs (queue, scheduled_at, seq) WHERE state = 'scheduled';
+CREATE INDEX jobs_dispatch ON jobs (queue, rules, priority DESC, scheduled_at, seq) WHERE state = 'scheduled';
 CREATE INDEX jobs_deadline ON jobs (deadline) WHERE deadline IS NOT NULL;
 CREATE INDEX jobs_token ON jobs (token) WHERE token IS NOT NULL;
 CREATE INDEX jobs_agent ON jobs (agent) WHERE agent IS NOT NULL;
@@ -62,8 +64,9 @@ CREATE INDEX events_of_job ON job_events (job);
 
 CREATE TABLE agents (
     id TEXT PRIMARY KEY, name TEXT NOT NULL, access_token TEXT NOT NULL UNIQUE, hostname TEXT NOT NULL,
-    version TEXT NOT NULL, tags TEXT NOT NULL, state TEXT NOT NULL, lost_at INTEGER,
-    created_at INTEGER NOT NULL, last_seen INTEGER NOT NULL
+    version TEXT NOT NULL, tags TEXT NOT NULL, queue TEXT NOT NULL, ignored INTEGER NOT NULL,
+    state TEXT NOT NULL, stopping INTEGER NOT NULL DEFAULT 0, paused_until INTEGER,
+    pause_note TEXT NOT NULL DEFAULT '', lost_at INTEGER, created_at INTEGER NOT NULL, last_seen INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE INDEX agents_lost ON agents (lost_at) WHERE lost_at IS NOT NULL;
 

@@ -76,7 +76,7 @@ impl Bench {
     fn start(&mut self, id: Uuid) {
         let now = self.now;
         let job = self.build.jobs.iter_mut().find(|job| job.id == id).unwrap();
-        job.accept(Uuid::nil(), "token".into(), now).unwrap();
+        job.acquire(Uuid::nil(), "token".into(), now).unwrap();
         job.start(now).unwrap();
     }
 
@@ -273,7 +273,7 @@ fn a_lost_agent_fails_a_running_job_and_returns_an_accepted_one() {
         .iter_mut()
         .find(|job| job.id == b)
         .unwrap()
-        .accept(Uuid::nil(), "t".into(), now)
+        .acquire(Uuid::nil(), "t".into(), now)
         .unwrap();
     for job in [a, b] {
         bench.event(&Event::AgentGone { job, signal_reason: None }).unwrap();
