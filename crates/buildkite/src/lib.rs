@@ -2,11 +2,13 @@
 //! client of the Stacks API that the operator uses.
 //!
 //! - [`agent`]: the Agent API's requests and answers
+//! - [`artifacts`]: those about artifacts
 //! - [`stacks`]: the Stacks API's requests and answers
 //! - [`client`]: the HTTP client with its retries
 //! - [`error`]: what can go wrong, and whether to try again
 
 pub mod agent;
+pub mod artifacts;
 pub mod client;
 pub mod error;
 pub mod stacks;

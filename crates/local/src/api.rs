@@ -5,6 +5,7 @@ mod auth;
 mod error;
 mod extract;
 pub(crate) mod faults;
+pub(crate) mod files;
 mod git;
 mod page;
 mod rest;
@@ -23,6 +24,7 @@ use crate::build::Policy;
 use crate::config::{Config, Tokens};
 use crate::store::Store;
 use error::ApiError;
+use files::Files;
 
 /// The largest request body: pipelines and log chunks are far smaller.
 const MAX_BODY: usize = 16 * 1024 * 1024;
@@ -33,20 +35,22 @@ pub(crate) struct App {
     pub(crate) config: Config,
     pub(crate) tokens: Tokens,
     pub(crate) policy: Policy,
+    /// The bytes of artifacts.
+    pub(crate) files: Files,
 }
 
 /// The handle that handlers share.
 pub(crate) type Shared = Arc<App>;
 
 impl App {
-    pub(crate) fn new(config: Config, tokens: Tokens, store: Store) -> Shared {
+    pub(crate) fn new(config: Config, tokens: Tokens, store: Store, files: Files) -> Shared {
         let span = |duration| SignedDuration::try_from(duration).unwrap_or(SignedDuration::MAX);
         let policy = Policy {
             start_within: span(config.start_within),
             stop_within: span(config.stop_within),
             expire_after: span(config.expire_after),
         };
-        Arc::new(Self { store, config, tokens, policy })
+        Arc::new(Self { store, config, tokens, policy, files })
     }
 
     /// When an agent heard of now counts as lost.
@@ -70,6 +74,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .nest("/v3", agent::router().merge(stacks::router()))
         .nest("/v2/organizations/{org}", rest::router(&app))
         .merge(git::router())
+        .merge(files::router())
         .merge(page::router())
         .merge(faults::router(&app))
         .fallback(async || ApiError::not_found("there is nothing at this path"))

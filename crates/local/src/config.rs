@@ -11,6 +11,8 @@ use crate::fault::Faults;
 const LOOPBACK_AGENT_TOKEN: &str = "local-agent-token";
 pub(crate) const LOOPBACK_API_TOKEN: &str = "local-api-token";
 
+const GIB: u64 = 1024 * 1024 * 1024;
+
 /// The settings of a server. The default serves one laptop: loopback, in memory.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -18,6 +20,13 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The database file; in memory when absent.
     pub database: Option<PathBuf>,
+    /// Where the bytes of artifacts are kept; `<database>.artifacts` when absent, and a temporary directory for a
+    /// database in memory.
+    pub artifacts: Option<PathBuf>,
+    /// The largest artifact.
+    pub max_artifact_bytes: u64,
+    /// Artifacts from this size on are sent in parts, when the client can.
+    pub multipart_from_bytes: u64,
     /// The organisation's slug.
     pub organization: String,
     /// What agents and stacks register with. Must be given unless the address is loopback.
@@ -69,6 +78,9 @@ impl Default for Config {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8384)),
             database: None,
+            artifacts: None,
+            max_artifact_bytes: 5 * GIB,
+            multipart_from_bytes: GIB / 16,
             organization: "local".to_owned(),
             agent_token: None,
             api_token: None,
@@ -125,6 +137,15 @@ impl Tokens {
 }
 
 impl Config {
+    /// Where the bytes of artifacts are kept, unless they are temporary.
+    pub(crate) fn artifacts(&self) -> Option<PathBuf> {
+        self.artifacts.clone().or_else(|| {
+            let mut name = self.database.clone()?.into_os_string();
+            name.push(".artifacts");
+            Some(PathBuf::from(name))
+        })
+    }
+
     /// Checks the settings and fills in the tokens of a loopback server.
     pub(crate) fn tokens(&self) -> Result<Tokens, ConfigError> {
         let Intervals { ping, job_status, heartbeat } = self.intervals;

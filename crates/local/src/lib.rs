@@ -13,9 +13,11 @@
 //! ```
 
 mod api;
+mod artifact;
 mod build;
 pub mod cli;
 mod config;
+mod depot;
 mod dispatch;
 mod fault;
 mod log;

@@ -7,9 +7,11 @@ use jiff::Timestamp;
 use tokio::net::TcpListener;
 
 use crate::api::faults::connection::{Cut, Cuttable};
+use crate::api::files::{self, Files};
 use crate::api::{self, App, Shared};
 use crate::build::job::DEFAULT_QUEUE;
 use crate::config::{Config, ConfigError};
+use crate::depot::Depot;
 use crate::problem::Problem;
 use crate::store::{Store, agents, pipelines};
 use crate::timer;
@@ -45,6 +47,9 @@ pub enum ServerError {
         /// Why not.
         reason: String,
     },
+    /// The directory for artifacts cannot be used.
+    #[error("cannot prepare the directory for artifacts")]
+    Artifacts(#[source] std::io::Error),
     /// Accepting connections failed.
     #[error("the server stopped")]
     Serve(#[source] std::io::Error),
@@ -61,8 +66,11 @@ impl Server {
         };
         let store = Store::open(config.database.as_deref()).map_err(&database)?;
         let address = config.listen;
-        let app = App::new(config, tokens, store);
+        let depot = Depot::open(config.artifacts()).map_err(ServerError::Artifacts)?;
+        let files = Files::new(depot, &store).await.map_err(&database)?;
+        let app = App::new(config, tokens, store, files);
         prepare(&app).await.map_err(&database)?;
+        files::sweep(&app).await.map_err(&database)?;
         let failed = |source| ServerError::Listen { address, source };
         let listener = TcpListener::bind(address).await.map_err(failed)?;
         let local_addr = listener.local_addr().map_err(failed)?;

@@ -4,11 +4,13 @@
 //! changes and never half of one.
 
 pub(crate) mod agents;
+pub(crate) mod artifacts;
 pub(crate) mod builds;
 pub(crate) mod data;
 pub(crate) mod dispatch;
 pub(crate) mod facts;
 pub(crate) mod jobs;
+pub(crate) mod keys;
 pub(crate) mod logs;
 pub(crate) mod pipelines;
 pub(crate) mod repositories;

@@ -1,6 +1,7 @@
 //! The Agent API.
 
 mod annotations;
+mod artifacts;
 mod builds;
 mod control;
 mod data;
@@ -16,7 +17,6 @@ use axum::routing::{delete, get, post, put};
 use uuid::Uuid;
 
 use super::Shared;
-use super::error::ApiError;
 
 /// The routes of the Agent API, relative to its base path.
 pub(crate) fn router() -> Router<Shared> {
@@ -49,7 +49,7 @@ pub(crate) fn router() -> Router<Shared> {
         .route("/jobs/{job}/annotations/{context}", delete(annotations::remove))
         .route("/jobs/{job}/pipelines", post(pipelines::upload))
         .route("/jobs/{job}/pipelines/{uuid}", get(pipelines::status))
-        .route("/jobs/{job}/artifacts", post(artifacts).put(artifacts))
+        .merge(artifacts::router())
         .route("/steps/{step}/cancel", post(steps::cancel))
         .route("/builds/{build}/cancel", post(builds::cancel))
 }
@@ -57,8 +57,4 @@ pub(crate) fn router() -> Router<Shared> {
 /// A secret nobody can guess, recognisable by its prefix.
 pub(crate) fn new_token(prefix: &str) -> String {
     format!("{prefix}_{}{}", Uuid::new_v4().simple(), Uuid::new_v4().simple())
-}
-
-async fn artifacts() -> ApiError {
-    ApiError::not_found("this server does not keep artifacts; remove artifact_paths and artifact commands")
 }

@@ -25,6 +25,14 @@ pub(super) struct Args {
     #[arg(long, env = "BUILDKITE_LOCAL_DATABASE", value_name = "FILE")]
     database: Option<PathBuf>,
 
+    /// Directory for the bytes of artifacts [default: <database>.artifacts, or a temporary one]
+    #[arg(long, env = "BUILDKITE_LOCAL_ARTIFACTS", value_name = "DIR")]
+    artifacts: Option<PathBuf>,
+
+    /// The largest artifact, in MiB
+    #[arg(long, default_value_t = 5 * 1024, value_name = "MIB")]
+    max_artifact_size: u64,
+
     /// Token that agents and stacks register with [default on loopback: local-agent-token]
     #[arg(long, env = "BUILDKITE_LOCAL_AGENT_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     agent_token: Option<String>,
@@ -63,6 +71,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let config = Config {
         listen: args.listen,
         database: args.database,
+        artifacts: args.artifacts,
+        max_artifact_bytes: args.max_artifact_size.saturating_mul(1024 * 1024),
         organization: args.organization,
         agent_token: args.agent_token,
         api_token: args.api_token,

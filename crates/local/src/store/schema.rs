@@ -13,6 +13,8 @@ const VERSION: i64 = 2;
 const TABLES: &str = "
 CREATE TABLE identity (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID;
 
+CREATE TABLE keys (name TEXT PRIMARY KEY, secret BLOB NOT NULL) WITHOUT ROWID;
+
 CREATE TABLE queues (
     id TEXT PRIMARY KEY, key TEXT NOT NULL UNIQUE, paused INTEGER NOT NULL DEFAULT 0
 ) WITHOUT ROWID;
@@ -96,6 +98,22 @@ CREATE TABLE annotations (
     context TEXT NOT NULL, style TEXT NOT NULL, priority INTEGER NOT NULL, body TEXT NOT NULL,
     created_at INTEGER NOT NULL,
     PRIMARY KEY (build, scope, job, context)
+) WITHOUT ROWID;
+
+CREATE TABLE artifacts (
+    seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
+    build TEXT NOT NULL REFERENCES builds(id) ON DELETE CASCADE,
+    job TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, batch TEXT NOT NULL,
+    path TEXT NOT NULL, absolute_path TEXT NOT NULL, glob_path TEXT NOT NULL, file_size INTEGER NOT NULL,
+    sha1sum TEXT NOT NULL, sha256sum TEXT NOT NULL, content_type TEXT NOT NULL, url TEXT NOT NULL,
+    upload_destination TEXT NOT NULL, parts INTEGER, state TEXT NOT NULL, created_at INTEGER NOT NULL
+);
+CREATE INDEX artifacts_of_build ON artifacts (build);
+CREATE INDEX artifacts_of_batch ON artifacts (job, batch);
+
+CREATE TABLE artifact_parts (
+    artifact TEXT NOT NULL REFERENCES artifacts(id) ON DELETE CASCADE, part INTEGER NOT NULL,
+    etag TEXT NOT NULL, PRIMARY KEY (artifact, part)
 ) WITHOUT ROWID;
 
 CREATE TABLE uploads (

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 mod agents;
+mod artifacts;
 mod dispatch;
 mod faults;
 mod git;
