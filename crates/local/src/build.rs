@@ -10,5 +10,5 @@ pub(crate) mod verdict;
 
 pub(crate) use advance::{Context, Event, advance};
 pub(crate) use job::{Job, JobKind, Policy, Refusal};
-pub(crate) use state::{BuildState, JobState};
+pub(crate) use state::{BuildState, JobState, StepOutcome, StepState};
 pub(crate) use verdict::Build;

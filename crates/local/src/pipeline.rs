@@ -7,6 +7,7 @@ mod attributes;
 mod commands;
 pub(crate) mod env;
 pub(crate) mod expand;
+pub(crate) mod gate;
 mod interpolate;
 mod node;
 mod parse;

@@ -256,10 +256,7 @@ fn open_ready(build: &mut Build, graph: &Graph, now: Timestamp, changed: &mut BT
 
 fn open(job: &mut Job, now: Timestamp) {
     match job.kind {
-        JobKind::Command => {
-            job.state = JobState::Scheduled;
-            job.runnable_at = Some(now);
-        }
+        JobKind::Command => job.become_runnable(now),
         JobKind::Waiter => job.settle(JobState::Finished, now),
         JobKind::Manual => job.state = JobState::Blocked,
     }

@@ -4,6 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use super::JobState;
+use crate::pipeline::step::{Concurrency, Permutation};
 
 /// The queue of jobs whose rules name none.
 pub(crate) const DEFAULT_QUEUE: &str = "default";
@@ -28,6 +29,11 @@ pub(crate) struct Job {
     pub(crate) queue: String,
     pub(crate) rules: Vec<String>,
     pub(crate) parallel: Option<(u32, u32)>,
+    /// The combination of its step's matrix that it stands for.
+    pub(crate) matrix: Option<Permutation>,
+    pub(crate) concurrency: Option<Concurrency>,
+    /// The build that a trigger job started.
+    pub(crate) child: Option<Uuid>,
     pub(crate) retry_count: u32,
     /// How often each automatic retry rule has been used up to this job.
     pub(crate) rule_uses: Vec<u32>,
@@ -103,6 +109,55 @@ pub(crate) struct Ending {
 }
 
 impl Job {
+    /// A job of a step to which nothing has happened yet.
+    pub(crate) fn new(id: Uuid, step: Uuid, kind: JobKind, now: Timestamp) -> Self {
+        Self {
+            id,
+            step,
+            kind,
+            state: JobState::Waiting,
+            priority: 0,
+            queue: DEFAULT_QUEUE.to_owned(),
+            rules: Vec::new(),
+            parallel: None,
+            matrix: None,
+            concurrency: None,
+            child: None,
+            retry_count: 0,
+            rule_uses: Vec::new(),
+            retried_in: None,
+            timeout_in_minutes: None,
+            exit_status: None,
+            signal: None,
+            signal_reason: None,
+            soft_failed: false,
+            stack: None,
+            reserved_until: None,
+            agent: None,
+            token: None,
+            created_at: now,
+            scheduled_at: now,
+            runnable_at: None,
+            assigned_at: None,
+            accepted_at: None,
+            started_at: None,
+            stopping_at: None,
+            stop_by: None,
+            promised_exit: None,
+            finished_at: None,
+        }
+    }
+
+    /// Its dependencies are met: it can be taken, unless its concurrency group has a say.
+    pub(crate) fn become_runnable(&mut self, now: Timestamp) {
+        if self.concurrency.is_some() {
+            self.state = JobState::Limiting;
+        } else {
+            self.state = JobState::Scheduled;
+            self.runnable_at = Some(now);
+        }
+    }
+
     fn refuse(&self, change: &'static str) -> Refusal {
         Refusal::WrongState { id: self.id, state: self.state, change }
     }
@@ -329,8 +384,8 @@ impl Job {
     pub(crate) fn is_good(&self) -> bool {
         self.soft_failed
             || match self.state {
-                JobState::Finished => self.kind != JobKind::Command || self.exit_status == Some(0),
-                JobState::Unblocked | JobState::Skipped => true,
+                JobState::Finished => self.kind == JobKind::Waiter || self.exit_status == Some(0),
+                JobState::Unblocked | JobState::Skipped | JobState::Broken => true,
                 _ => false,
             }
     }

@@ -43,45 +43,27 @@ pub(crate) fn insert(build: &mut Build, laid: Vec<LaidStep>, place: Place) -> Ve
 }
 
 fn new_job(step_id: Uuid, step: &Step, laid: &LaidJob, place: Place) -> Job {
-    let (kind, rules, priority, timeout_in_minutes) = match &step.kind {
-        Kind::Command(command) => {
-            (JobKind::Command, command.agents.clone(), command.priority, command.timeout_in_minutes)
-        }
-        Kind::Wait { .. } | Kind::Group => (JobKind::Waiter, Vec::new(), 0, None),
-        Kind::Block(_) | Kind::Input(_) => (JobKind::Manual, Vec::new(), 0, None),
-    };
-    let queue = rules.iter().find_map(|rule| rule.strip_prefix("queue=")).unwrap_or(DEFAULT_QUEUE);
-    Job {
-        id: laid.id,
-        step: step_id,
-        kind,
-        state: if step.skip.is_some() { JobState::Skipped } else { JobState::Waiting },
-        priority,
-        queue: queue.to_owned(),
-        rules,
-        parallel: laid.parallel,
-        retry_count: 0,
-        rule_uses: Vec::new(),
-        retried_in: None,
-        timeout_in_minutes,
-        exit_status: None,
-        signal: None,
-        signal_reason: None,
-        soft_failed: false,
-        stack: None,
-        reserved_until: None,
-        agent: None,
-        token: None,
-        created_at: place.now,
-        scheduled_at: place.scheduled_at,
-        runnable_at: None,
-        assigned_at: None,
-        accepted_at: None,
-        started_at: None,
-        stopping_at: None,
-        stop_by: None,
-        promised_exit: None,
-        finished_at: None,
+    let mut job = Job::new(laid.id, step_id, kind_of(step), place.now);
+    job.scheduled_at = place.scheduled_at;
+    job.parallel = laid.parallel;
+    if step.skip.is_some() {
+        job.state = JobState::Skipped;
+    }
+    if let Kind::Command(command) = &step.kind {
+        let queue = command.agents.iter().find_map(|rule| rule.strip_prefix("queue="));
+        queue.unwrap_or(DEFAULT_QUEUE).clone_into(&mut job.queue);
+        job.rules.clone_from(&command.agents);
+        job.priority = command.priority;
+        job.timeout_in_minutes = command.timeout_in_minutes;
+    }
+    job
+}
+
+fn kind_of(step: &Step) -> JobKind {
+    match &step.kind {
+        Kind::Command(_) => JobKind::Command,
+        Kind::Wait { .. } | Kind::Group => JobKind::Waiter,
+        Kind::Block(_) | Kind::Input(_) => JobKind::Manual,
     }
 }
 

@@ -38,30 +38,18 @@ pub(crate) fn successor(old: &Job, id: Uuid, rule: Option<usize>, now: Timestamp
         rule_uses.resize(rule_uses.len().max(index + 1), 0);
         rule_uses[index] += 1;
     }
-    Job {
-        id,
-        state: JobState::Scheduled,
+    let mut next = Job {
+        priority: old.priority,
+        queue: old.queue.clone(),
+        rules: old.rules.clone(),
+        parallel: old.parallel,
+        matrix: old.matrix.clone(),
+        concurrency: old.concurrency.clone(),
+        timeout_in_minutes: old.timeout_in_minutes,
         retry_count: old.retry_count + 1,
         rule_uses,
-        retried_in: None,
-        exit_status: None,
-        signal: None,
-        signal_reason: None,
-        soft_failed: false,
-        stack: None,
-        reserved_until: None,
-        agent: None,
-        token: None,
-        created_at: now,
-        scheduled_at: now,
-        runnable_at: Some(now),
-        assigned_at: None,
-        accepted_at: None,
-        started_at: None,
-        stopping_at: None,
-        stop_by: None,
-        promised_exit: None,
-        finished_at: None,
-        ..old.clone()
-    }
+        ..Job::new(id, old.step, old.kind, now)
+    };
+    next.become_runnable(now);
+    next
 }

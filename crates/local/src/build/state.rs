@@ -14,6 +14,7 @@ macro_rules! states {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub(crate) enum $name { $($variant,)+ }
 
+        #[allow(dead_code, reason = "the steps API and the page will read those of steps")]
         impl $name {
             /// Every state.
             #[cfg(test)]
@@ -48,6 +49,8 @@ states! {
     /// Where a job is.
     JobState {
         Waiting = "waiting",
+        Limiting = "limiting",
+        Limited = "limited",
         Blocked = "blocked",
         Unblocked = "unblocked",
         Scheduled = "scheduled",
@@ -61,6 +64,7 @@ states! {
         Canceled = "canceled",
         TimedOut = "timed_out",
         Skipped = "skipped",
+        Broken = "broken",
         Expired = "expired",
         WaitingFailed = "waiting_failed",
         BlockedFailed = "blocked_failed",
@@ -82,6 +86,29 @@ states! {
     }
 }
 
+states! {
+    /// Where a step is, over all of its jobs.
+    StepState {
+        Ignored = "ignored",
+        WaitingForDependencies = "waiting_for_dependencies",
+        Ready = "ready",
+        Running = "running",
+        Failing = "failing",
+        Finished = "finished",
+    }
+}
+
+states! {
+    /// How a step came out, as clients are told.
+    StepOutcome {
+        Neutral = "neutral",
+        Passed = "passed",
+        SoftFailed = "soft_failed",
+        HardFailed = "hard_failed",
+        Errored = "errored",
+    }
+}
+
 impl JobState {
     /// Nothing more happens to the job, short of somebody retrying it.
     pub(crate) fn is_terminal(self) -> bool {
@@ -92,6 +119,7 @@ impl JobState {
                 | Self::Canceled
                 | Self::TimedOut
                 | Self::Skipped
+                | Self::Broken
                 | Self::Expired
                 | Self::WaitingFailed
                 | Self::BlockedFailed
@@ -100,7 +128,7 @@ impl JobState {
 
     /// The job cannot be taken yet: others come first, or a person must decide.
     pub(crate) fn waits(self) -> bool {
-        matches!(self, Self::Waiting | Self::Blocked)
+        self.is_limited() || matches!(self, Self::Waiting | Self::Blocked)
     }
 
     /// An agent has the job, or has been told to take it.
@@ -108,9 +136,19 @@ impl JobState {
         matches!(self, Self::Assigned | Self::Accepted | Self::Running | Self::Canceling | Self::TimingOut)
     }
 
-    /// Somebody can take it, or has it.
-    pub(crate) fn is_active(self) -> bool {
+    /// Its dependencies are met, but its concurrency group has not let it pass yet.
+    pub(crate) fn is_limited(self) -> bool {
+        matches!(self, Self::Limiting | Self::Limited)
+    }
+
+    /// It holds one of the places that its concurrency group has.
+    pub(crate) fn holds_place(self) -> bool {
         self.has_agent() || matches!(self, Self::Scheduled | Self::Reserved)
+    }
+
+    /// It goes on without a person: somebody can take it or has it, or it is next in its concurrency group.
+    pub(crate) fn is_active(self) -> bool {
+        self.holds_place() || self.is_limited()
     }
 }
 
@@ -125,6 +163,12 @@ mod tests {
         }
         for state in BuildState::ALL {
             assert_eq!(state.as_str().parse::<BuildState>().unwrap(), *state);
+        }
+        for state in StepState::ALL {
+            assert_eq!(state.as_str().parse::<StepState>().unwrap(), *state);
+        }
+        for outcome in StepOutcome::ALL {
+            assert_eq!(outcome.as_str().parse::<StepOutcome>().unwrap(), *outcome);
         }
     }
 

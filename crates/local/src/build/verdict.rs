@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{BuildState, Job, JobState, retry};
+use super::{BuildState, Job, JobState, StepOutcome, StepState, retry};
 use crate::pipeline::step::{BlockedState, Kind, Step};
 
 /// A build with its steps in order and its jobs in order of creation.
@@ -73,6 +73,49 @@ impl Build {
         outcomes
     }
 
+    /// The jobs of a step that count; for a group, those of its members.
+    fn jobs_of(&self, step: Uuid) -> Vec<&Job> {
+        let members: Vec<Uuid> =
+            self.steps.iter().filter(|placed| placed.group == Some(step)).map(|placed| placed.id).collect();
+        self.counting().filter(|job| job.step == step || members.contains(&job.step)).collect()
+    }
+
+    /// Where a step is: a command step, a gate, or a group with all of its members.
+    pub(crate) fn step_state(&self, step: Uuid) -> StepState {
+        let jobs = self.jobs_of(step);
+        let any = |is: fn(&Job) -> bool| jobs.iter().any(|job| is(job));
+        let ended = |job: &Job| job.state.is_terminal();
+        match () {
+            () if !any(|job| !never_asked(job)) => StepState::Ignored,
+            () if jobs.iter().all(|job| ended(job)) => StepState::Finished,
+            () if any(|job| job.state.is_terminal() && !job.is_good()) => StepState::Failing,
+            () if any(|job| job.state.has_agent() || (job.state.is_terminal() && !never_asked(job))) => {
+                StepState::Running
+            }
+            () if any(|job| job.state.is_active() || job.state == JobState::Blocked) => StepState::Ready,
+            () => StepState::WaitingForDependencies,
+        }
+    }
+
+    /// How a step came out so far. A step whose jobs never could run is `errored`.
+    #[allow(dead_code, reason = "the steps API and the page will read it")]
+    pub(crate) fn step_outcome(&self, step: Uuid) -> StepOutcome {
+        let jobs = self.jobs_of(step);
+        let bad = || jobs.iter().filter(|job| job.state.is_terminal() && !job.is_good());
+        let never_ran = |job: &&&Job| {
+            matches!(job.state, JobState::WaitingFailed | JobState::BlockedFailed | JobState::Expired)
+        };
+        match self.step_state(step) {
+            StepState::Finished | StepState::Failing if bad().any(|job| !never_ran(&job)) => {
+                StepOutcome::HardFailed
+            }
+            StepState::Finished | StepState::Failing if bad().next().is_some() => StepOutcome::Errored,
+            StepState::Finished if jobs.iter().any(|job| job.soft_failed) => StepOutcome::SoftFailed,
+            StepState::Finished => StepOutcome::Passed,
+            _ => StepOutcome::Neutral,
+        }
+    }
+
     /// Whether every job has ended.
     pub(crate) fn is_over(&self) -> bool {
         self.jobs.iter().all(|job| job.state.is_terminal())
@@ -105,7 +148,7 @@ impl Build {
     /// What the jobs make of the build.
     pub(crate) fn derived_state(&self) -> BuildState {
         let open = || self.counting().filter(|job| !job.state.is_terminal());
-        let nothing_ran = self.counting().all(|job| job.state == JobState::Skipped);
+        let nothing_ran = self.counting().all(never_asked);
         if open().next().is_none() {
             return match () {
                 () if self.cancel_requested => BuildState::Canceled,
@@ -145,6 +188,11 @@ impl Build {
             Some(BlockedState::Blocked) | None => BuildState::Blocked,
         }
     }
+}
+
+/// A filter or `skip` took the job out before anything happened.
+fn never_asked(job: &Job) -> bool {
+    matches!(job.state, JobState::Skipped | JobState::Broken)
 }
 
 fn job_outcome(job: &Job) -> Outcome {

@@ -1,26 +1,30 @@
 //! Reading the attributes of one map: each is taken once, and what is left over is refused by name.
 
 use super::PipelineProblem;
-use super::node::{Node, Value};
+use super::node::{Node, Place, Value};
 use super::step::Env;
 
 /// The attributes of a step or of the document, taken one by one.
 pub(crate) struct Attributes {
-    line: u64,
+    place: Place,
     entries: Vec<(String, Node)>,
     /// Every name that was asked for, to suggest the nearest for an unknown one.
     known: Vec<&'static str>,
 }
 
 impl Attributes {
-    /// The attributes of a map.
-    pub(crate) fn new(line: u64, entries: Vec<(String, Node)>) -> Self {
-        Self { line, entries, known: Vec::new() }
+    /// The attributes of a map; none of anything else.
+    pub(crate) fn of(node: &Node) -> Self {
+        let entries = match &node.value {
+            Value::Map(entries) => entries.clone(),
+            _ => Vec::new(),
+        };
+        Self { place: node.place, entries, known: Vec::new() }
     }
 
-    /// The line of the map.
-    pub(crate) fn line(&self) -> u64 {
-        self.line
+    /// A problem with the map itself.
+    pub(crate) fn problem(&self, reason: impl Into<String>) -> PipelineProblem {
+        PipelineProblem::place(self.place, reason)
     }
 
     /// Whether an attribute of this name is present, without taking it.
@@ -73,7 +77,10 @@ impl Attributes {
         let Some(node) = self.take(names)? else { return Ok(None) };
         match integer(&node) {
             Some(value) if value >= lowest => Ok(Some(value)),
-            Some(_) => Err(wrong(&node, names[0], &format!("at least {lowest}"))),
+            Some(value) => Err(PipelineProblem::at(
+                &node,
+                format!("{} must be at least {lowest}, not {value}", names[0]),
+            )),
             None if node.value == Value::Null => Ok(None),
             None => Err(wrong(&node, names[0], "a whole number")),
         }

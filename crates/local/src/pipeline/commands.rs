@@ -77,8 +77,7 @@ fn script(attributes: &mut Attributes) -> Result<String, PipelineProblem> {
 fn small(value: Option<i64>, attributes: &Attributes, name: &str) -> Result<Option<u32>, PipelineProblem> {
     value
         .map(|value| {
-            u32::try_from(value)
-                .map_err(|_| PipelineProblem::line(attributes.line(), format!("{name} {value} is too large")))
+            u32::try_from(value).map_err(|_| attributes.problem(format!("{name} {value} is too large")))
         })
         .transpose()
 }

@@ -6,14 +6,16 @@
 use uuid::Uuid;
 
 use super::step::{Command, Env, Step};
+use crate::build::Job;
+use crate::store::builds::{BuildRow, PullRequest};
+use crate::store::pipelines::PipelineRow;
 
 /// Everything the environment of a job is made of.
 #[derive(Debug, Clone)]
 pub(crate) struct Facts {
     pub(crate) organization: Organization,
-    pub(crate) pipeline: Pipeline,
-    pub(crate) build: Build,
-    pub(crate) step_id: Uuid,
+    pub(crate) pipeline: PipelineRow,
+    pub(crate) build: BuildRow,
     pub(crate) step: Step,
     pub(crate) group: Option<Group>,
     pub(crate) job: Job,
@@ -32,46 +34,12 @@ pub(crate) struct Organization {
     pub(crate) base_url: String,
 }
 
-/// The job's pipeline.
-#[derive(Debug, Clone)]
-pub(crate) struct Pipeline {
-    pub(crate) id: Uuid,
-    pub(crate) slug: String,
-    pub(crate) name: String,
-    pub(crate) repository: String,
-    pub(crate) default_branch: String,
-}
-
-/// The job's build.
-#[derive(Debug, Clone)]
-pub(crate) struct Build {
-    pub(crate) id: Uuid,
-    pub(crate) number: i64,
-    pub(crate) branch: String,
-    pub(crate) commit: String,
-    pub(crate) message: String,
-    pub(crate) source: String,
-    pub(crate) author: Option<(String, String)>,
-    /// `env` of the stored pipeline.
-    pub(crate) pipeline_env: Env,
-    /// `env` given with the build, and by uploads since.
-    pub(crate) env: Env,
-}
-
 /// The group of the job's step.
 #[derive(Debug, Clone)]
 pub(crate) struct Group {
     pub(crate) id: Uuid,
     pub(crate) key: Option<String>,
     pub(crate) label: Option<String>,
-}
-
-/// The job itself.
-#[derive(Debug, Clone)]
-pub(crate) struct Job {
-    pub(crate) id: Uuid,
-    pub(crate) parallel: Option<(u32, u32)>,
-    pub(crate) retry_count: u32,
 }
 
 /// The agent that has the job.
@@ -136,7 +104,7 @@ fn build(facts: &Facts, set: &mut impl FnMut(&str, &str)) {
     set("BUILDKITE_BUILD_NUMBER", &build.number.to_string());
     set("BUILDKITE_BUILD_URL", &facts.build_url());
     set("BUILDKITE_BRANCH", &build.branch);
-    set("BUILDKITE_TAG", "");
+    set("BUILDKITE_TAG", build.tag.as_deref().unwrap_or_default());
     set("BUILDKITE_COMMIT", &build.commit);
     // `false` lets the checkout resolve HEAD and record the commit as meta-data.
     set("BUILDKITE_COMMIT_RESOLVED", "false");
@@ -148,15 +116,37 @@ fn build(facts: &Facts, set: &mut impl FnMut(&str, &str)) {
         set(&format!("BUILDKITE_BUILD_{who}_EMAIL"), email);
     }
     set("BUILDKITE_BUILD_CREATOR_TEAMS", "");
-    set("BUILDKITE_REBUILT_FROM_BUILD_ID", "");
-    set("BUILDKITE_REBUILT_FROM_BUILD_NUMBER", "");
-    set("BUILDKITE_TRIGGERED_FROM_BUILD_ID", "");
-    set("BUILDKITE_TRIGGERED_FROM_BUILD_NUMBER", "");
-    set("BUILDKITE_TRIGGERED_FROM_BUILD_PIPELINE_SLUG", "");
+    origin(build, set);
+    pull_request(build.pull_request.as_ref(), set);
+}
+
+/// The builds that this one comes from.
+fn origin(build: &BuildRow, set: &mut impl FnMut(&str, &str)) {
+    let (id, number) =
+        build.rebuilt_from.map_or_else(Default::default, |(id, number)| (id.to_string(), number.to_string()));
+    set("BUILDKITE_REBUILT_FROM_BUILD_ID", &id);
+    set("BUILDKITE_REBUILT_FROM_BUILD_NUMBER", &number);
+    let (id, number, slug) = build.triggered_from.as_ref().map_or_else(Default::default, |from| {
+        (from.build.to_string(), from.number.to_string(), from.pipeline.clone())
+    });
+    set("BUILDKITE_TRIGGERED_FROM_BUILD_ID", &id);
+    set("BUILDKITE_TRIGGERED_FROM_BUILD_NUMBER", &number);
+    set("BUILDKITE_TRIGGERED_FROM_BUILD_PIPELINE_SLUG", &slug);
+}
+
+fn pull_request(pull_request: Option<&PullRequest>, set: &mut impl FnMut(&str, &str)) {
+    let none = PullRequest::default();
+    let shown = pull_request.unwrap_or(&none);
     // The literal `false`: an empty value makes some checkouts fetch a pull request that is none.
-    set("BUILDKITE_PULL_REQUEST", "false");
-    set("BUILDKITE_PULL_REQUEST_BASE_BRANCH", "");
-    set("BUILDKITE_PULL_REQUEST_REPO", "");
+    set("BUILDKITE_PULL_REQUEST", pull_request.map_or("false", |one| &one.id));
+    set("BUILDKITE_PULL_REQUEST_BASE_BRANCH", &shown.base_branch);
+    set("BUILDKITE_PULL_REQUEST_REPO", &shown.repository);
+    if pull_request.is_some() {
+        set("BUILDKITE_PULL_REQUEST_LABELS", &shown.labels.join(","));
+    }
+    if shown.draft {
+        set("BUILDKITE_PULL_REQUEST_DRAFT", "true");
+    }
 }
 
 fn step(facts: &Facts, command: &Command, set: &mut impl FnMut(&str, &str)) {
@@ -165,7 +155,7 @@ fn step(facts: &Facts, command: &Command, set: &mut impl FnMut(&str, &str)) {
     set("BUILDKITE_LABEL", facts.step.label.as_deref().unwrap_or_default());
     set("BUILDKITE_COMMAND", &command.script);
     set("BUILDKITE_SCRIPT_PATH", &command.script);
-    set("BUILDKITE_STEP_ID", &facts.step_id.to_string());
+    set("BUILDKITE_STEP_ID", &facts.job.step.to_string());
     set("BUILDKITE_STEP_KEY", key);
     set("BUILDKITE_STEP_IDENTIFIER", key);
     set("BUILDKITE_ARTIFACT_PATHS", &command.artifact_paths.join(";"));

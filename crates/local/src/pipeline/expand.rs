@@ -1,11 +1,12 @@
 //! Laying a document out for a build: flat steps with ids, and the jobs of each.
 
 use std::collections::BTreeSet;
+use std::iter;
 
 use uuid::Uuid;
 
 use super::PipelineProblem;
-use super::step::{Document, Kind, Step};
+use super::step::{Document, Kind, Step, StepTree};
 
 /// The most jobs that one document may create.
 const MAX_JOBS: usize = 500;
@@ -41,10 +42,10 @@ pub(crate) fn expand(
         let group = outer.id;
         laid.push(outer);
         for member in &tree.members {
-            laid.push(lay(joined(member.clone(), &tree.step), Some(group), new_id));
+            laid.push(lay(joined(member.step.clone(), &tree.step), Some(group), new_id));
         }
     }
-    check_keys(&laid, taken)?;
+    check_keys(&document.steps, taken)?;
     let jobs: usize = laid.iter().map(|step| step.jobs.len()).sum();
     if jobs > MAX_JOBS {
         return Err(PipelineProblem::whole(format!(
@@ -82,13 +83,13 @@ fn lay(step: Step, group: Option<Uuid>, new_id: &mut dyn FnMut() -> Uuid) -> Lai
     LaidStep { id, group, step, jobs }
 }
 
-fn check_keys(steps: &[LaidStep], taken: &BTreeSet<String>) -> Result<(), PipelineProblem> {
+fn check_keys(trees: &[StepTree], taken: &BTreeSet<String>) -> Result<(), PipelineProblem> {
     let mut seen = BTreeSet::new();
-    for key in steps.iter().filter_map(|laid| laid.step.key.as_ref()) {
+    for tree in trees.iter().flat_map(|tree| iter::once(tree).chain(&tree.members)) {
+        let Some(key) = &tree.step.key else { continue };
         if taken.contains(key) || !seen.insert(key) {
-            return Err(PipelineProblem::whole(format!(
-                "the key {key:?} has already been used by another step in this build"
-            )));
+            let reason = format!("the key {key:?} has already been used by another step in this build");
+            return Err(PipelineProblem::on_path(tree.place, &tree.path, reason));
         }
     }
     Ok(())

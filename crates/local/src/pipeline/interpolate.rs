@@ -16,7 +16,7 @@ pub(crate) fn interpolate(node: Node, known: &Env) -> Node {
         ),
         other => other,
     };
-    Node { line: node.line, value }
+    Node { place: node.place, value }
 }
 
 /// `$NAME`, `${NAME}` and `${NAME:-default}` of known variables; `$$` and `\$` stand for a dollar sign.

@@ -1,18 +1,35 @@
 //! A YAML or JSON value that remembers its line and the order of its keys.
 
+use std::cell::Cell;
 use std::fmt;
 
 use serde::Deserialize;
-use serde::de::{Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
 
 use super::PipelineProblem;
 
-/// One value of the document. Line 0 means that the line is not known, as in uploaded JSON.
+/// The longest pipeline that is read.
+const MAX_BYTES: usize = 4 * 1024 * 1024;
+/// How deeply values may be nested.
+const MAX_DEPTH: usize = 50;
+/// The most values of a document, with every alias written out.
+const MAX_NODES: usize = 200_000;
+
+/// One value of the document.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Node {
-    pub(crate) line: u64,
+    pub(crate) place: Place,
     pub(crate) value: Value,
+}
+
+/// Where a value stands. Line 0 means that the line is not known, as in uploaded JSON.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) line: u64,
+    pub(crate) column: u64,
+    /// The position in a walk over the document; tells values apart, also when they are copied.
+    index: u32,
 }
 
 /// What a [`Node`] holds.
@@ -30,14 +47,87 @@ pub(crate) enum Value {
 impl Node {
     /// Reads one YAML document.
     pub(crate) fn from_yaml(text: &str) -> Result<Self, PipelineProblem> {
-        // Booleans as Go's YAML reads them: `yes` and `on` are strings.
-        let options = serde_saphyr::options! { strict_booleans: true, with_snippet: false };
-        serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options).map(Self::from).map_err(
-            |error| {
-                let line = error.location().map_or(0, |location| location.line());
-                PipelineProblem::line(line, format!("invalid YAML: {error}"))
+        if text.len() > MAX_BYTES {
+            let size = text.len();
+            let reason = format!("the pipeline has {size} bytes; at most {MAX_BYTES} are read");
+            return Err(PipelineProblem::whole(reason));
+        }
+        if let Some(line) = text.lines().position(|line| openings(line) > MAX_DEPTH) {
+            let place = Place { line: line as u64 + 1, column: 1, index: 0 };
+            let reason = format!("invalid YAML: more than {MAX_DEPTH} values are nested on this line");
+            return Err(PipelineProblem::place(place, reason));
+        }
+        // Booleans as Go's YAML reads them: `yes` and `on` are strings. The limits are far above what people
+        // write, and far below what would hurt: aliases can make a small text huge.
+        let options = serde_saphyr::options! {
+            strict_booleans: true,
+            with_snippet: false,
+            budget: serde_saphyr::budget! {
+                max_depth: MAX_DEPTH,
+                // One anchor may well be used in each of a hundred steps.
+                enforce_alias_anchor_ratio: false,
+                flow_nesting_limit: MAX_DEPTH,
+                max_nodes: MAX_NODES,
+                max_events: 4 * MAX_NODES,
             },
-        )
+            alias_limits: serde_saphyr::alias_limits! {
+                max_total_replayed_events: MAX_NODES,
+                max_replay_stack_depth: MAX_DEPTH,
+            },
+        };
+        let mut root = serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options)
+            .map(Self::from)
+            .map_err(|error| {
+            let location = error.location();
+            let place = Place {
+                line: location.map_or(0, |location| location.line()),
+                column: location.map_or(0, |location| location.column()),
+                index: 0,
+            };
+            PipelineProblem::place(place, format!("invalid YAML: {error}"))
+        })?;
+        root.number(&mut 0);
+        Ok(root)
+    }
+
+    /// Reads a document that came as JSON.
+    pub(crate) fn from_json(json: serde_json::Value) -> Self {
+        let mut root = Self::from(json);
+        root.number(&mut 0);
+        root
+    }
+
+    /// Gives every value its index.
+    fn number(&mut self, next: &mut u32) {
+        self.place.index = *next;
+        *next = next.saturating_add(1);
+        match &mut self.value {
+            Value::List(items) => items.iter_mut().for_each(|item| item.number(next)),
+            Value::Map(entries) => entries.iter_mut().for_each(|(_, value)| value.number(next)),
+            _ => {}
+        }
+    }
+
+    /// The path of the value at `place` below this one: `steps[2].env.A`.
+    pub(crate) fn path_to(&self, place: Place) -> Option<String> {
+        if self.place.index == place.index {
+            return Some(String::new());
+        }
+        let last_before = |nodes: &mut dyn Iterator<Item = (usize, &Self)>| {
+            nodes.take_while(|(_, node)| node.place.index <= place.index).last().map(|(at, _)| at)
+        };
+        match &self.value {
+            Value::List(items) => {
+                let at = last_before(&mut items.iter().enumerate())?;
+                Some(format!("[{at}]{}", dotted(&items[at].path_to(place)?)))
+            }
+            Value::Map(entries) => {
+                let at = last_before(&mut entries.iter().map(|(_, node)| node).enumerate())?;
+                let (key, node) = &entries[at];
+                Some(format!("{key}{}", dotted(&node.path_to(place)?)))
+            }
+            _ => None,
+        }
     }
 
     /// A scalar as text: `8080`, `true` and `null` are what an environment variable would hold.
@@ -81,9 +171,21 @@ impl Node {
     }
 }
 
+/// How many lists and maps a line begins with: `- - ? x` opens three. The parser follows each with a call of
+/// its own, before any limit is looked at.
+fn openings(line: &str) -> usize {
+    line.split_ascii_whitespace().take_while(|word| matches!(*word, "-" | "?" | ":")).count()
+}
+
+/// A path that follows another: `.key`, or `[0]` as it is.
+fn dotted(path: &str) -> String {
+    if path.is_empty() || path.starts_with('[') { path.to_owned() } else { format!(".{path}") }
+}
+
 impl From<Spanned<Value>> for Node {
     fn from(spanned: Spanned<Value>) -> Self {
-        Self { line: spanned.referenced.line(), value: spanned.value }
+        let place = Place { line: spanned.referenced.line(), column: spanned.referenced.column(), index: 0 };
+        Self { place, value: spanned.value }
     }
 }
 
@@ -104,13 +206,41 @@ impl From<serde_json::Value> for Node {
                 Value::Map(entries.into_iter().map(|(key, value)| (key, Self::from(value))).collect())
             }
         };
-        Self { line: 0, value }
+        Self { place: Place::default(), value }
     }
 }
 
 impl<'de> Deserialize<'de> for Value {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let _level = Level::enter()
+            .ok_or_else(|| D::Error::custom(format_args!("values are nested more than {MAX_DEPTH} deep")))?;
         deserializer.deserialize_any(ValueVisitor)
+    }
+}
+
+thread_local! {
+    static LEVELS: Cell<usize> = const { Cell::new(0) };
+}
+
+/// One level of nesting that is being read. The reader's own limit does not see what aliases bring in, and the
+/// levels cannot be counted on the way down: [`Spanned`] passes nothing on.
+struct Level;
+
+impl Level {
+    fn enter() -> Option<Self> {
+        LEVELS.with(|levels| {
+            let deeper = levels.get() + 1;
+            (deeper <= MAX_DEPTH).then(|| {
+                levels.set(deeper);
+                Self
+            })
+        })
+    }
+}
+
+impl Drop for Level {
+    fn drop(&mut self) {
+        LEVELS.with(|levels| levels.set(levels.get() - 1));
     }
 }
 
@@ -173,29 +303,4 @@ impl<'de> Visitor<'de> for ValueVisitor {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn yaml_keeps_lines_order_and_go_booleans() {
-        let node = Node::from_yaml("b: yes\na:\n  - 1\n  - x: ~\n").unwrap();
-        let Value::Map(entries) = node.value else { panic!("not a map") };
-        assert_eq!(entries[0].0, "b");
-        assert_eq!(entries[0].1, Node { line: 1, value: Value::Text("yes".into()) });
-        let Value::List(items) = &entries[1].1.value else { panic!("not a list") };
-        assert_eq!(items[0], Node { line: 3, value: Value::Int(1) });
-        assert_eq!(items[1].line, 4);
-    }
-
-    #[test]
-    fn anchors_and_merges_are_resolved() {
-        let node = Node::from_yaml("base: &b {a: 1}\nuse:\n  <<: *b\n  c: 2\n").unwrap();
-        assert_eq!(node.to_json()["use"], serde_json::json!({"a": 1, "c": 2}));
-    }
-
-    #[test]
-    fn broken_yaml_names_the_line() {
-        let problem = Node::from_yaml("steps:\n  - command: [\n").unwrap_err().to_string();
-        assert!(problem.contains("line") && problem.contains("invalid YAML"), "{problem}");
-    }
-}
+mod tests;

@@ -5,35 +5,46 @@ use uuid::Uuid;
 use super::PipelineProblem;
 use super::attributes::{Attributes, wrong};
 use super::commands::{self, Defaults};
+use super::gate::{self, Gate};
 use super::interpolate::interpolate;
 use super::node::{Node, Value};
 use super::rules;
-use super::step::{BlockedState, Document, Env, Gate, Kind, Step, StepTree};
+use super::step::{Document, Env, Kind, Step, StepTree};
 
 /// Reads a pipeline written in YAML.
 pub(crate) fn from_yaml(text: &str) -> Result<Document, PipelineProblem> {
-    document(Node::from_yaml(text)?)
+    document(&Node::from_yaml(text)?)
 }
 
 /// Reads a pipeline written in YAML for a build that knows these variables.
 pub(crate) fn from_stored(text: &str, known: &Env) -> Result<Document, PipelineProblem> {
-    document(interpolate(Node::from_yaml(text)?, known))
+    document(&interpolate(Node::from_yaml(text)?, known))
 }
 
 /// Reads a pipeline as `buildkite-agent pipeline upload` sends it.
 pub(crate) fn from_json(json: serde_json::Value) -> Result<Document, PipelineProblem> {
-    document(Node::from(json))
+    document(&Node::from_json(json))
 }
 
-fn document(root: Node) -> Result<Document, PipelineProblem> {
-    match root.value {
-        Value::List(steps) => Ok(Document { env: Env::new(), steps: trees(&steps, &Defaults::default())? }),
-        Value::Map(entries) => map_document(Attributes::new(root.line, entries)),
+fn document(root: &Node) -> Result<Document, PipelineProblem> {
+    let read = match &root.value {
+        Value::List(steps) => {
+            trees(steps, &Defaults::default()).map(|steps| Document { env: Env::new(), steps })
+        }
+        Value::Map(_) => map_document(Attributes::of(root)),
         _ => {
             let text = format!("a pipeline must be a map with steps or a list of steps, not {}", root.kind());
-            Err(PipelineProblem::at(&root, text))
+            Err(PipelineProblem::at(root, text))
+        }
+    };
+    let mut document = read.map_err(|problem| problem.within(root))?;
+    for tree in &mut document.steps {
+        tree.path = root.path_to(tree.place).unwrap_or_default();
+        for one in &mut tree.members {
+            one.path = root.path_to(one.place).unwrap_or_default();
         }
     }
+    Ok(document)
 }
 
 fn map_document(mut attributes: Attributes) -> Result<Document, PipelineProblem> {
@@ -47,44 +58,29 @@ fn map_document(mut attributes: Attributes) -> Result<Document, PipelineProblem>
     };
     // Other top-level keys hold anchors and notes of the author's; Buildkite lets them be.
     let Some(steps) = attributes.take(&["steps"])? else {
-        return Err(PipelineProblem::line(attributes.line(), "the pipeline has no steps"));
+        return Err(attributes.problem("the pipeline has no steps"));
     };
     let Value::List(steps) = &steps.value else { return Err(wrong(&steps, "steps", "a list")) };
     Ok(Document { env, steps: trees(steps, &defaults)? })
 }
 
 fn trees(nodes: &[Node], defaults: &Defaults) -> Result<Vec<StepTree>, PipelineProblem> {
-    nodes
-        .iter()
-        .enumerate()
-        .map(|(index, node)| tree(node, defaults).map_err(|problem| problem.in_step(&name(node, index))))
-        .collect()
-}
-
-/// What to call a step in an error: its label or key, else its position.
-fn name(node: &Node, index: usize) -> String {
-    let Value::Map(entries) = &node.value else { return format!("{}", index + 1) };
-    ["label", "name", "key", "id", "group", "block", "input"]
-        .iter()
-        .filter_map(|wanted| entries.iter().find(|(key, _)| key == wanted))
-        .find_map(|(_, node)| match &node.value {
-            Value::Text(text) if !text.is_empty() => Some(format!("{} ({text:?})", index + 1)),
-            _ => None,
-        })
-        .unwrap_or_else(|| format!("{}", index + 1))
+    nodes.iter().map(|node| tree(node, defaults)).collect()
 }
 
 fn tree(node: &Node, defaults: &Defaults) -> Result<StepTree, PipelineProblem> {
+    let alone = |step| StepTree { place: node.place, path: String::new(), step, members: Vec::new() };
     let mut attributes = match &node.value {
-        Value::Text(word) => {
-            return Ok(StepTree { step: word_step(node, word)?, members: Vec::new() });
-        }
-        Value::Map(entries) => Attributes::new(node.line, entries.clone()),
+        Value::Text(word) => return Ok(alone(word_step(node, word)?)),
+        Value::Map(_) => Attributes::of(node),
         _ => return Err(wrong(node, "a step", "a map or one of wait, block, input")),
     };
     match step_type(node, &mut attributes)? {
-        StepType::Group => group(attributes, defaults),
-        other => Ok(StepTree { step: single(other, attributes, defaults)?, members: Vec::new() }),
+        StepType::Group => {
+            let (step, members) = group(attributes, defaults)?;
+            Ok(StepTree { members, ..alone(step) })
+        }
+        other => Ok(alone(single(other, attributes, defaults)?)),
     }
 }
 
@@ -159,50 +155,25 @@ fn single(kind: StepType, mut attributes: Attributes, defaults: &Defaults) -> Re
         }
         StepType::Block => {
             let label = attributes.text(&["block", "manual"])?;
-            (Kind::Block(gate(&mut attributes)?), label)
+            (Kind::Block(gate::gate(&mut attributes)?), label)
         }
         StepType::Input => {
             let label = attributes.text(&["input"])?;
-            (Kind::Input(gate(&mut attributes)?), label)
+            (Kind::Input(gate::gate(&mut attributes)?), label)
         }
         StepType::Group => {
-            return Err(PipelineProblem::line(attributes.line(), "a group cannot hold another group"));
+            return Err(attributes.problem("a group cannot hold another group"));
         }
     };
     common(kind, own_label, attributes)
 }
 
-fn gate(attributes: &mut Attributes) -> Result<Gate, PipelineProblem> {
-    attributes.refuse(&["if", "branches"])?;
-    attributes.take(&["allowed_teams", "submit"])?;
-    let prompt = attributes.text(&["prompt"])?;
-    let fields = match attributes.take(&["fields"])? {
-        Some(node) => match &node.value {
-            Value::List(fields) => fields.iter().map(Node::to_json).collect(),
-            _ => return Err(wrong(&node, "fields", "a list")),
-        },
-        None => Vec::new(),
-    };
-    let blocked_state = match attributes.text(&["blocked_state"])?.as_deref() {
-        None | Some("blocked") => BlockedState::Blocked,
-        Some("passed") => BlockedState::Passed,
-        Some("failed") => BlockedState::Failed,
-        Some("running") => BlockedState::Running,
-        Some(other) => {
-            let text = format!("blocked_state must be passed, failed or running, not {other:?}");
-            return Err(PipelineProblem::line(attributes.line(), text));
-        }
-    };
-    Ok(Gate { prompt, fields, blocked_state })
-}
-
-fn group(mut attributes: Attributes, defaults: &Defaults) -> Result<StepTree, PipelineProblem> {
+fn group(mut attributes: Attributes, defaults: &Defaults) -> Result<(Step, Vec<StepTree>), PipelineProblem> {
     attributes.refuse(&["if", "branches"])?;
     attributes.take(&["notify"])?;
     let label = attributes.text(&["group"])?;
-    let line = attributes.line();
     let Some(steps) = attributes.take(&["steps"])? else {
-        return Err(PipelineProblem::line(line, "a group needs steps"));
+        return Err(attributes.problem("a group needs steps"));
     };
     let Value::List(nodes) = &steps.value else { return Err(wrong(&steps, "steps", "a list")) };
     let members = nodes
@@ -210,10 +181,10 @@ fn group(mut attributes: Attributes, defaults: &Defaults) -> Result<StepTree, Pi
         .zip(trees(nodes, defaults)?)
         .map(|(node, tree)| match tree.step.kind {
             Kind::Group => Err(PipelineProblem::at(node, "a group cannot hold another group")),
-            _ => Ok(tree.step),
+            _ => Ok(tree),
         })
         .collect::<Result<_, _>>()?;
-    Ok(StepTree { step: common(Kind::Group, label, attributes)?, members })
+    Ok((common(Kind::Group, label, attributes)?, members))
 }
 
 /// What every kind of step has, and the end of its attributes.
@@ -226,7 +197,7 @@ fn common(
     if let Some(key) = &key
         && Uuid::parse_str(key).is_ok()
     {
-        return Err(PipelineProblem::line(attributes.line(), format!("key {key:?} looks like a UUID")));
+        return Err(attributes.problem(format!("key {key:?} looks like a UUID")));
     }
     let step = Step {
         kind,

@@ -2,46 +2,54 @@
 
 use std::fmt;
 
-use super::node::Node;
+use super::node::{Node, Place};
 
 /// A pipeline that cannot be accepted: where, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PipelineProblem {
-    line: u64,
-    step: Option<String>,
+    place: Option<Place>,
+    /// `steps[2].matrix.setup.os`; empty for the document as a whole.
+    path: String,
     reason: String,
 }
 
 impl PipelineProblem {
     /// A problem with the value at `node`.
     pub(crate) fn at(node: &Node, reason: impl Into<String>) -> Self {
-        Self::line(node.line, reason)
+        Self::place(node.place, reason)
     }
 
-    /// A problem on a line; 0 stands for an unknown one.
-    pub(crate) fn line(line: u64, reason: impl Into<String>) -> Self {
-        Self { line, step: None, reason: reason.into() }
+    /// A problem with the value that stands at `place`.
+    pub(crate) fn place(place: Place, reason: impl Into<String>) -> Self {
+        Self { place: Some(place), path: String::new(), reason: reason.into() }
+    }
+
+    /// A problem with a step whose path is known.
+    pub(crate) fn on_path(place: Place, path: &str, reason: impl Into<String>) -> Self {
+        Self { place: Some(place), path: path.to_owned(), reason: reason.into() }
     }
 
     /// A problem with the document as a whole.
     pub(crate) fn whole(reason: impl Into<String>) -> Self {
-        Self::line(0, reason)
+        Self { place: None, path: String::new(), reason: reason.into() }
     }
 
-    /// Names the step, unless an inner step is already named.
-    pub(crate) fn in_step(mut self, step: &str) -> Self {
-        self.step.get_or_insert_with(|| step.to_owned());
+    /// Adds the path, once the document that the place belongs to is at hand.
+    pub(crate) fn within(mut self, root: &Node) -> Self {
+        if let (true, Some(place)) = (self.path.is_empty(), self.place) {
+            self.path = root.path_to(place).unwrap_or_default();
+        }
         self
     }
 }
 
 impl fmt::Display for PipelineProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.line > 0 {
-            write!(f, "line {}: ", self.line)?;
+        if let Some(place) = self.place.filter(|place| place.line > 0) {
+            write!(f, "line {}, column {}: ", place.line, place.column)?;
         }
-        if let Some(step) = &self.step {
-            write!(f, "step {step}: ")?;
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
         }
         f.write_str(&self.reason)
     }

@@ -24,8 +24,8 @@ pub(crate) fn depends_on(attributes: &mut Attributes) -> Result<Option<Vec<Depen
 fn dependency(node: &Node) -> Result<Dependency, PipelineProblem> {
     match &node.value {
         Value::Text(step) => Ok(Dependency { step: step.clone(), allow_failure: false }),
-        Value::Map(entries) => {
-            let mut attributes = Attributes::new(node.line, entries.clone());
+        Value::Map(_) => {
+            let mut attributes = Attributes::of(node);
             let step = attributes.text(&["step"])?;
             let allow_failure = attributes.flag(&["allow_failure"])?;
             attributes.finish()?;
@@ -84,10 +84,10 @@ pub(crate) fn soft_fail(attributes: &mut Attributes) -> Result<SoftFail, Pipelin
         (Value::List(items), None) => {
             let mut matches = Vec::new();
             for item in items {
-                let Value::Map(entries) = &item.value else {
+                let Value::Map(_) = &item.value else {
                     return Err(wrong(item, "soft_fail entry", "a map with exit_status"));
                 };
-                let mut entry = Attributes::new(item.line, entries.clone());
+                let mut entry = Attributes::of(item);
                 let status = entry.take(&["exit_status"])?;
                 entry.finish()?;
                 let status =
@@ -115,12 +115,12 @@ fn exit_matches(node: &Node) -> Result<Vec<ExitMatch>, PipelineProblem> {
 /// `retry`.
 pub(crate) fn retry(attributes: &mut Attributes) -> Result<Retry, PipelineProblem> {
     let Some(node) = attributes.take(&["retry"])? else { return Ok(Retry::default()) };
-    let entries = match node.value {
+    match node.value {
         Value::Null => return Ok(Retry::default()),
-        Value::Map(entries) => entries,
+        Value::Map(_) => {}
         _ => return Err(wrong(&node, "retry", "a map with automatic or manual")),
-    };
-    let mut retry = Attributes::new(node.line, entries);
+    }
+    let mut retry = Attributes::of(&node);
     let automatic = retry.take(&["automatic"])?.map(|node| automatic(&node)).transpose()?.unwrap_or_default();
     let manual = retry.take(&["manual"])?.map(|node| manual(&node)).transpose()?.unwrap_or_default();
     retry.finish()?;
@@ -140,8 +140,8 @@ fn automatic(node: &Node) -> Result<Vec<RetryRule>, PipelineProblem> {
 }
 
 fn retry_rule(node: &Node) -> Result<RetryRule, PipelineProblem> {
-    let Value::Map(entries) = &node.value else { return Err(wrong(node, "retry rule", "a map")) };
-    let mut rule = Attributes::new(node.line, entries.clone());
+    let Value::Map(_) = &node.value else { return Err(wrong(node, "retry rule", "a map")) };
+    let mut rule = Attributes::of(node);
     let exit_status = rule.take(&["exit_status"])?.map(|node| exit_matches(&node)).transpose()?;
     let signal = rule.text(&["signal"])?.map(|name| text_match(&name, signal_name));
     let signal_reason = match rule.take(&["signal_reason"])? {
@@ -177,8 +177,8 @@ fn manual(node: &Node) -> Result<ManualRetry, PipelineProblem> {
     match (&node.value, boolean(node)) {
         (Value::Null, _) => Ok(ManualRetry::default()),
         (_, Some(allowed)) => Ok(ManualRetry { allowed, ..ManualRetry::default() }),
-        (Value::Map(entries), None) => {
-            let mut manual = Attributes::new(node.line, entries.clone());
+        (Value::Map(_), None) => {
+            let mut manual = Attributes::of(node);
             let allowed = manual.flag_or(&["allowed"], true)?;
             let permit_on_passed = manual.flag_or(&["permit_on_passed"], true)?;
             let reason = manual.text(&["reason"])?;

@@ -4,8 +4,14 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::gate::Gate;
+use super::node::Place;
+
 /// Environment variables by name.
 pub(crate) type Env = BTreeMap<String, String>;
+
+/// One combination of a matrix: dimension to value. The one dimension of a list has the name `""`.
+pub(crate) type Permutation = BTreeMap<String, String>;
 
 /// A whole pipeline document.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,8 +25,11 @@ pub(crate) struct Document {
 /// A step, and its members when it is a group.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct StepTree {
+    /// Where it stands in the document, for problems that only show later.
+    pub(crate) place: Place,
+    pub(crate) path: String,
     pub(crate) step: Step,
-    pub(crate) members: Vec<Step>,
+    pub(crate) members: Vec<Self>,
 }
 
 /// One step.
@@ -68,15 +77,6 @@ pub(crate) struct Command {
     pub(crate) signature: Option<serde_json::Value>,
 }
 
-/// A step that waits for a person.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Gate {
-    pub(crate) prompt: Option<String>,
-    /// The fields as written; their answers become build meta-data.
-    pub(crate) fields: Vec<serde_json::Value>,
-    pub(crate) blocked_state: BlockedState,
-}
-
 /// What a build counts as while a block step waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -86,6 +86,25 @@ pub(crate) enum BlockedState {
     Passed,
     Failed,
     Running,
+}
+
+/// How many jobs of a group may run at once, in the whole organisation.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Concurrency {
+    pub(crate) group: String,
+    pub(crate) limit: u32,
+    pub(crate) method: ConcurrencyMethod,
+}
+
+/// Who goes next in a concurrency group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ConcurrencyMethod {
+    /// Strictly in order of creation.
+    #[default]
+    Ordered,
+    /// Whoever is ready, higher priority first.
+    Eager,
 }
 
 /// An explicit dependency on the step with key `step`.

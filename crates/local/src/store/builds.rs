@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, Transaction};
+use rusqlite::{OptionalExtension, Row, Transaction, named_params};
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::row::{Columns, json, millis};
-use super::{jobs, pipelines};
+use super::{data, jobs, pipelines};
 use crate::build::layout::{self, Place};
 use crate::build::verdict::PlacedStep;
 use crate::build::{Build, BuildState, Context, Event, Job, JobState, Policy, advance};
-use crate::pipeline::step::{Document, Env, Step};
+use crate::pipeline::step::{Document, Env, Kind, Step};
 use crate::pipeline::{self, PipelineProblem};
 use crate::problem::Problem;
 
@@ -31,11 +32,43 @@ pub(crate) struct BuildRow {
     pub(crate) message: String,
     pub(crate) source: String,
     pub(crate) author: Option<(String, String)>,
+    pub(crate) tag: Option<String>,
+    pub(crate) pull_request: Option<PullRequest>,
+    pub(crate) triggered_from: Option<TriggeredFrom>,
+    /// Id and number of the build that this one repeats.
+    pub(crate) rebuilt_from: Option<(Uuid, i64)>,
+    /// `env` of the stored pipeline.
     pub(crate) pipeline_env: Env,
+    /// `env` given with the build, and by uploads since.
     pub(crate) env: Env,
     pub(crate) created_at: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,
+}
+
+/// The pull request that a build is for.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct PullRequest {
+    /// Its number.
+    pub(crate) id: String,
+    pub(crate) base_branch: String,
+    /// Where its branch is kept, when that is another repository.
+    pub(crate) repository: String,
+    pub(crate) labels: Vec<String>,
+    pub(crate) draft: bool,
+}
+
+/// The trigger job that started a build.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TriggeredFrom {
+    pub(crate) job: Uuid,
+    pub(crate) build: Uuid,
+    pub(crate) number: i64,
+    pub(crate) pipeline: String,
+    /// The build at the beginning of the chain.
+    pub(crate) root: Uuid,
+    /// How many triggers lie between that build and this one.
+    pub(crate) depth: u32,
 }
 
 /// What a new build is made of.
@@ -44,8 +77,34 @@ pub(crate) struct NewBuild {
     pub(crate) branch: String,
     pub(crate) commit: String,
     pub(crate) message: String,
+    /// `ui`, `api`, `webhook`, `schedule` or `trigger_job`.
+    pub(crate) source: String,
     pub(crate) author: Option<(String, String)>,
+    pub(crate) tag: Option<String>,
+    pub(crate) pull_request: Option<PullRequest>,
+    pub(crate) triggered_from: Option<TriggeredFrom>,
+    pub(crate) rebuilt_from: Option<(Uuid, i64)>,
     pub(crate) env: Env,
+    pub(crate) meta_data: Env,
+}
+
+impl Default for NewBuild {
+    /// The newest commit, asked for through the API. The branch is for the caller to choose.
+    fn default() -> Self {
+        Self {
+            branch: String::new(),
+            commit: "HEAD".to_owned(),
+            message: String::new(),
+            source: "api".to_owned(),
+            author: None,
+            tag: None,
+            pull_request: None,
+            triggered_from: None,
+            rebuilt_from: None,
+            env: Env::new(),
+            meta_data: Env::new(),
+        }
+    }
 }
 
 fn read(row: &Row<'_>) -> Result<BuildRow, Problem> {
@@ -59,10 +118,11 @@ fn read(row: &Row<'_>) -> Result<BuildRow, Problem> {
         commit: row.column("commit_sha")?,
         message: row.column("message")?,
         source: row.column("source")?,
-        author: row
-            .column::<Option<String>>("author")?
-            .map(|text| serde_json::from_str(&text))
-            .transpose()?,
+        author: row.maybe_json("author")?,
+        tag: row.column("tag")?,
+        pull_request: row.maybe_json("pull_request")?,
+        triggered_from: row.maybe_json("triggered_from")?,
+        rebuilt_from: row.maybe_json("rebuilt_from")?,
         pipeline_env: row.json("pipeline_env")?,
         env: row.json("env")?,
         created_at: row.at("created_at")?,
@@ -153,32 +213,18 @@ pub(crate) fn step(transaction: &Transaction<'_>, id: Uuid) -> Result<(Step, Opt
 pub(crate) fn create(
     transaction: &Transaction<'_>,
     pipeline: &pipelines::PipelineRow,
-    new: NewBuild,
+    new: &NewBuild,
     policy: &Policy,
     now: Timestamp,
 ) -> Result<BuildRow, Problem> {
-    let document = pipeline::from_stored(&pipeline.configuration, &known_variables(pipeline, &new))?;
+    let document = pipeline::from_stored(&pipeline.configuration, &known_variables(pipeline, new))?;
     let laid = pipeline::expand(&document, &BTreeSet::new(), &mut Uuid::now_v7)?;
     let id = Uuid::now_v7();
     let number = pipelines::next_number(transaction, pipeline.id)?;
-    transaction
-        .prepare_cached(
-            "INSERT INTO builds (id, pipeline, number, state, branch, commit_sha, message, source, author,
-                 pipeline_env, env, created_at)
-             VALUES (?1, ?2, ?3, 'scheduled', ?4, ?5, ?6, 'api', ?7, ?8, ?9, ?10)",
-        )?
-        .execute((
-            id.to_string(),
-            pipeline.id.to_string(),
-            number,
-            new.branch,
-            new.commit,
-            new.message,
-            new.author.as_ref().map(json).transpose()?,
-            json(&document.env)?,
-            json(&new.env)?,
-            millis(now),
-        ))?;
+    insert(transaction, id, number, pipeline.id, new, &document.env, now)?;
+    for (key, value) in &new.meta_data {
+        data::set(transaction, id, key, value)?;
+    }
     let row = get(transaction, id)?;
     let mut build = load(transaction, &row)?;
     let place = Place { uploader: None, now, scheduled_at: now };
@@ -186,6 +232,41 @@ pub(crate) fn create(
     save_new(transaction, &build, &new_jobs, policy)?;
     run(transaction, &mut build, &Event::Laid, policy, now)?;
     get(transaction, id)
+}
+
+fn insert(
+    transaction: &Transaction<'_>,
+    id: Uuid,
+    number: i64,
+    pipeline: Uuid,
+    new: &NewBuild,
+    pipeline_env: &Env,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    let sql = "
+INSERT INTO builds (id, pipeline, number, state, branch, commit_sha, message, source, author, tag, pull_request,
+    triggered_from, root, rebuilt_from, pipeline_env, env, created_at)
+VALUES (:id, :pipeline, :number, 'scheduled', :branch, :commit, :message, :source, :author, :tag, :pull_request,
+    :triggered_from, :root, :rebuilt_from, :pipeline_env, :env, :created_at)";
+    transaction.prepare_cached(sql)?.execute(named_params! {
+        ":id": id.to_string(),
+        ":pipeline": pipeline.to_string(),
+        ":number": number,
+        ":branch": new.branch,
+        ":commit": new.commit,
+        ":message": new.message,
+        ":source": new.source,
+        ":author": new.author.as_ref().map(json).transpose()?,
+        ":tag": new.tag,
+        ":pull_request": new.pull_request.as_ref().map(json).transpose()?,
+        ":triggered_from": new.triggered_from.as_ref().map(json).transpose()?,
+        ":root": new.triggered_from.as_ref().map(|from| from.root.to_string()),
+        ":rebuilt_from": new.rebuilt_from.as_ref().map(json).transpose()?,
+        ":pipeline_env": json(pipeline_env)?,
+        ":env": json(&new.env)?,
+        ":created_at": millis(now),
+    })?;
+    Ok(())
 }
 
 /// What stored pipelines may refer to: the build as it was asked for.
@@ -327,6 +408,25 @@ pub(crate) fn upload(
         transaction.execute("UPDATE builds SET env = ?2 WHERE id = ?1", (row.id.to_string(), json(&env)?))?;
     }
     run(transaction, &mut build, &Event::Laid, policy, now)
+}
+
+/// Answers a block or input step: its fields are checked and become meta-data of the build.
+pub(crate) fn unblock(
+    transaction: &Transaction<'_>,
+    gate: &jobs::OwnedJob,
+    answers: &Env,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<(), Problem> {
+    let (step, _) = step(transaction, gate.job.step)?;
+    apply(transaction, gate.build, &Event::Unblock { job: gate.job.id }, policy, now)?;
+    if let Kind::Block(asked) | Kind::Input(asked) = &step.kind {
+        let answers = asked.check(answers).map_err(Problem::Refused)?;
+        for (key, value) in &answers {
+            data::set(transaction, gate.build, key, value)?;
+        }
+    }
+    Ok(())
 }
 
 /// Whether this upload of the job has been applied.

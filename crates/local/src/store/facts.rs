@@ -45,28 +45,11 @@ pub(crate) fn of_job(
     };
     Ok(Facts {
         organization,
-        pipeline: env::Pipeline {
-            id: pipeline.id,
-            slug: pipeline.slug,
-            name: pipeline.name,
-            repository: pipeline.repository,
-            default_branch: pipeline.default_branch,
-        },
-        build: env::Build {
-            id: build.id,
-            number: build.number,
-            branch: build.branch,
-            commit: build.commit,
-            message: build.message,
-            source: build.source,
-            author: build.author,
-            pipeline_env: build.pipeline_env,
-            env: build.env,
-        },
-        step_id: owned.job.step,
+        pipeline,
+        build,
         step,
         group,
-        job: env::Job { id: owned.job.id, parallel: owned.job.parallel, retry_count: owned.job.retry_count },
+        job: owned.job.clone(),
         agent: agent.map(|agent| env::Agent {
             id: agent.id,
             name: agent.name.clone(),

@@ -49,6 +49,11 @@ pub(crate) trait Columns {
         Ok(self.column::<Option<i64>>(name)?.map(time))
     }
 
+    /// A JSON column that may be absent.
+    fn maybe_json<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Problem> {
+        Ok(self.column::<Option<String>>(name)?.map(|text| serde_json::from_str(&text)).transpose()?)
+    }
+
     /// A JSON column.
     fn json<T: DeserializeOwned>(&self, name: &str) -> Result<T, Problem> {
         Ok(serde_json::from_str(&self.column::<String>(name)?)?)

@@ -29,10 +29,12 @@ CREATE TABLE builds (
     id TEXT PRIMARY KEY, pipeline TEXT NOT NULL REFERENCES pipelines(id) ON DELETE CASCADE,
     number INTEGER NOT NULL, state TEXT NOT NULL, cancel_requested INTEGER NOT NULL DEFAULT 0,
     branch TEXT NOT NULL, commit_sha TEXT NOT NULL, message TEXT NOT NULL, source TEXT NOT NULL, author TEXT,
+    tag TEXT, pull_request TEXT, triggered_from TEXT, root TEXT, rebuilt_from TEXT,
     pipeline_env TEXT NOT NULL, env TEXT NOT NULL,
     created_at INTEGER NOT NULL, started_at INTEGER, finished_at INTEGER,
     UNIQUE (pipeline, number)
 ) WITHOUT ROWID;
+CREATE INDEX builds_root ON builds (root) WHERE root IS NOT NULL;
 
 CREATE TABLE steps (
     id TEXT PRIMARY KEY, build TEXT NOT NULL REFERENCES builds(id) ON DELETE CASCADE,
@@ -44,7 +46,8 @@ CREATE TABLE jobs (
     seq INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE,
     build TEXT NOT NULL REFERENCES builds(id) ON DELETE CASCADE, step TEXT NOT NULL REFERENCES steps(id),
     kind TEXT NOT NULL, state TEXT NOT NULL, priority INTEGER NOT NULL, queue TEXT NOT NULL, rules TEXT NOT NULL,
-    parallel_index INTEGER, parallel_count INTEGER, retry_count INTEGER NOT NULL, rule_uses TEXT NOT NULL,
+    parallel_index INTEGER, parallel_count INTEGER,
+    matrix TEXT, concurrency_group TEXT, concurrency TEXT, child TEXT, retry_count INTEGER NOT NULL, rule_uses TEXT NOT NULL,
     retried_in TEXT, timeout_in_minutes INTEGER, exit_status INTEGER, signal TEXT, signal_reason TEXT,
     soft_failed INTEGER NOT NULL, stack TEXT, reserved_until INTEGER, agent TEXT, token TEXT,
     created_at INTEGER NOT NULL, scheduled_at INTEGER NOT NULL, runnable_at INTEGER, assigned_at INTEGER,
@@ -55,6 +58,7 @@ CREATE INDEX jobs_of_build ON jobs (build);
 CREATE INDEX jobs_scheduled ON jobs (queue, scheduled_at, seq) WHERE state = 'scheduled';
 CREATE INDEX jobs_dispatch ON jobs (queue, rules, priority DESC, scheduled_at, seq) WHERE state = 'scheduled';
 CREATE INDEX jobs_deadline ON jobs (deadline) WHERE deadline IS NOT NULL;
+CREATE INDEX jobs_concurrency ON jobs (concurrency_group, scheduled_at, seq) WHERE concurrency_group IS NOT NULL;
 CREATE INDEX jobs_token ON jobs (token) WHERE token IS NOT NULL;
 CREATE INDEX jobs_agent ON jobs (agent) WHERE agent IS NOT NULL;
 

@@ -81,8 +81,9 @@ pub(super) async fn create(
                 message: request.message,
                 author: request.author.map(|author| (author.name, author.email)),
                 env: request.env,
+                ..builds::NewBuild::default()
             };
-            let row = builds::create(transaction, &pipeline, new, &policy, Timestamp::now())?;
+            let row = builds::create(transaction, &pipeline, &new, &policy, Timestamp::now())?;
             tracing::info!(pipeline = pipeline.slug, number = row.number, "build created");
             render::build(transaction, &pipeline, &row, &links)
         })
@@ -153,9 +154,13 @@ pub(super) async fn rebuild(
                 commit: old.commit,
                 message: old.message,
                 author: old.author,
+                tag: old.tag,
+                pull_request: old.pull_request,
+                rebuilt_from: Some((old.id, old.number)),
                 env: old.env,
+                ..builds::NewBuild::default()
             };
-            let row = builds::create(transaction, &pipeline, new, &policy, Timestamp::now())?;
+            let row = builds::create(transaction, &pipeline, &new, &policy, Timestamp::now())?;
             render::build(transaction, &pipeline, &row, &links)
         })
         .await?;

@@ -1,6 +1,6 @@
 //! Single jobs: log, cancel, retry, unblock.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use axum::Json;
 use axum::extract::{Path, State};
@@ -13,11 +13,12 @@ use super::super::Shared;
 use super::super::error::{ApiError, ApiResult};
 use super::super::extract::{self, BaseUrl, Body, Params};
 use super::render::{self, Links};
-use crate::build::{Event, JobState};
+use crate::build::{Event, JobState, Policy};
 use crate::log;
+use crate::pipeline::step::Env;
 use crate::problem::Problem;
 use crate::store::jobs::OwnedJob;
-use crate::store::{builds, data, jobs, logs, pipelines};
+use crate::store::{builds, jobs, logs, pipelines};
 
 /// A job's path comes with and without pipeline and build; the id is all that counts.
 type JobPath = Path<HashMap<String, String>>;
@@ -65,7 +66,7 @@ pub(super) async fn cancel(
     Path(path): JobPath,
 ) -> ApiResult<Json<Value>> {
     let job = id(&path)?;
-    change(state, base, job, move |_, _| Ok(Event::CancelJob { job })).await
+    apply(state, base, job, Event::CancelJob { job }).await
 }
 
 pub(super) async fn retry(
@@ -74,13 +75,13 @@ pub(super) async fn retry(
     Path(path): JobPath,
 ) -> ApiResult<Json<Value>> {
     let job = id(&path)?;
-    change(state, base, job, move |_, _| Ok(Event::Retry { job })).await
+    apply(state, base, job, Event::Retry { job }).await
 }
 
 #[derive(Deserialize, Default)]
 pub(super) struct Unblock {
     #[serde(default)]
-    fields: BTreeMap<String, String>,
+    fields: Env,
 }
 
 pub(super) async fn unblock(
@@ -89,20 +90,25 @@ pub(super) async fn unblock(
     Path(path): JobPath,
     Body(request): Body<Unblock>,
 ) -> ApiResult<Json<Value>> {
-    let job = id(&path)?;
-    change(state, base, job, move |transaction, owned| {
-        for (key, value) in &request.fields {
-            data::set(transaction, owned.build, key, value)?;
-        }
-        Ok(Event::Unblock { job })
+    change(state, base, id(&path)?, move |transaction, owned, policy, now| {
+        builds::unblock(transaction, owned, &request.fields, policy, now)
     })
     .await
 }
 
-/// Applies the event that `event` prepares; answers with the job, or with the one that took its place.
-async fn change<F>(State(app): State<Shared>, base: BaseUrl, id: Uuid, event: F) -> ApiResult<Json<Value>>
+async fn apply(state: State<Shared>, base: BaseUrl, job: Uuid, event: Event) -> ApiResult<Json<Value>> {
+    change(state, base, job, move |transaction, owned, policy, now| {
+        builds::apply(transaction, owned.build, &event, policy, now)
+    })
+    .await
+}
+
+/// Changes a job; answers with the job, or with the one that took its place.
+async fn change<F>(State(app): State<Shared>, base: BaseUrl, id: Uuid, with: F) -> ApiResult<Json<Value>>
 where
-    F: FnOnce(&rusqlite::Transaction<'_>, &OwnedJob) -> Result<Event, Problem> + Send + 'static,
+    F: FnOnce(&rusqlite::Transaction<'_>, &OwnedJob, &Policy, Timestamp) -> Result<(), Problem>
+        + Send
+        + 'static,
 {
     let links = Links::new(&app, &base);
     let policy = app.policy;
@@ -110,8 +116,7 @@ where
         .store
         .transact(move |transaction| {
             let owned = jobs::get(transaction, id)?;
-            let event = event(transaction, &owned)?;
-            builds::apply(transaction, owned.build, &event, &policy, Timestamp::now())?;
+            with(transaction, &owned, &policy, Timestamp::now())?;
             let changed = jobs::get(transaction, id)?;
             let shown = match (changed.job.retried_in, changed.job.state) {
                 (Some(next), state) if state != JobState::Canceling => jobs::get(transaction, next)?,

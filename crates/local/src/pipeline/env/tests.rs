@@ -1,6 +1,10 @@
+use jiff::Timestamp;
+
 use super::*;
+use crate::build::{BuildState, JobKind};
 use crate::pipeline::from_yaml;
 use crate::pipeline::step::Kind;
+use crate::store::builds::TriggeredFrom;
 
 fn facts(yaml: &str) -> Facts {
     let document = from_yaml(yaml).unwrap();
@@ -12,32 +16,46 @@ fn facts(yaml: &str) -> Facts {
             cluster_name: "local".into(),
             base_url: "http://bk.local".into(),
         },
-        pipeline: Pipeline {
+        pipeline: PipelineRow {
             id: Uuid::from_u128(3),
             slug: "demo".into(),
             name: "Demo".into(),
             repository: "https://git.local/demo.git".into(),
+            configuration: String::new(),
             default_branch: "main".into(),
+            created_at: Timestamp::UNIX_EPOCH,
         },
-        build: Build {
+        build: BuildRow {
             id: Uuid::from_u128(4),
+            pipeline: Uuid::from_u128(3),
             number: 7,
+            state: BuildState::Running,
+            cancel_requested: false,
             branch: "main".into(),
             commit: "HEAD".into(),
             message: "hello".into(),
             source: "api".into(),
             author: Some(("Ann".into(), "ann@example.org".into())),
+            tag: None,
+            pull_request: None,
+            triggered_from: None,
+            rebuilt_from: None,
             pipeline_env: document.env.clone(),
             env: Env::from([
                 ("B".into(), "build".into()),
                 ("C".into(), "build".into()),
                 ("BUILDKITE_BRANCH".into(), "no".into()),
             ]),
+            created_at: Timestamp::UNIX_EPOCH,
+            started_at: None,
+            finished_at: None,
         },
-        step_id: Uuid::from_u128(5),
         step: document.steps[0].step.clone(),
         group: Some(Group { id: Uuid::from_u128(6), key: Some("g".into()), label: Some("G".into()) }),
-        job: Job { id: Uuid::from_u128(8), parallel: Some((1, 2)), retry_count: 0 },
+        job: Job {
+            parallel: Some((1, 2)),
+            ..Job::new(Uuid::from_u128(8), Uuid::from_u128(5), JobKind::Command, Timestamp::UNIX_EPOCH)
+        },
         agent: None,
     }
 }
@@ -110,5 +128,43 @@ fn what_the_bootstrap_needs_is_never_empty() {
         "BUILDKITE_PIPELINE_PROVIDER",
     ] {
         assert!(!env[name].is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn where_a_build_comes_from_is_told() {
+    let mut facts = facts(YAML);
+    facts.build.tag = Some("v1".into());
+    facts.build.rebuilt_from = Some((Uuid::from_u128(10), 3));
+    facts.build.triggered_from = Some(TriggeredFrom {
+        job: Uuid::from_u128(11),
+        build: Uuid::from_u128(12),
+        number: 5,
+        pipeline: "parent".into(),
+        root: Uuid::from_u128(12),
+        depth: 1,
+    });
+    facts.build.pull_request = Some(PullRequest {
+        id: "9".into(),
+        base_branch: "main".into(),
+        repository: "https://git.local/fork.git".into(),
+        labels: vec!["a".into(), "b".into()],
+        draft: true,
+    });
+    let env = env_of(&facts);
+    for (name, value) in [
+        ("TAG", "v1"),
+        ("REBUILT_FROM_BUILD_ID", "00000000-0000-0000-0000-00000000000a"),
+        ("REBUILT_FROM_BUILD_NUMBER", "3"),
+        ("TRIGGERED_FROM_BUILD_ID", "00000000-0000-0000-0000-00000000000c"),
+        ("TRIGGERED_FROM_BUILD_NUMBER", "5"),
+        ("TRIGGERED_FROM_BUILD_PIPELINE_SLUG", "parent"),
+        ("PULL_REQUEST", "9"),
+        ("PULL_REQUEST_BASE_BRANCH", "main"),
+        ("PULL_REQUEST_REPO", "https://git.local/fork.git"),
+        ("PULL_REQUEST_LABELS", "a,b"),
+        ("PULL_REQUEST_DRAFT", "true"),
+    ] {
+        assert_eq!(env[&format!("BUILDKITE_{name}")], value, "{name}");
     }
 }

@@ -107,14 +107,14 @@ fn a_bare_list_and_an_upload_are_pipelines() {
 }
 
 #[rstest]
-#[case("steps:\n  - comand: x\n", "line 2: step 1: cannot tell what kind of step")]
+#[case("steps:\n  - comand: x\n", "line 2, column 5: steps[0]: cannot tell what kind of step")]
 #[case(
     "steps:\n  - command: x\n    lable: y\n",
-    "line 3: step 1: unknown attribute lable; did you mean label?"
+    "line 3, column 12: steps[0].lable: unknown attribute lable; did you mean label?"
 )]
 #[case(
     "steps:\n  - command: x\n    label: L\n    if: build.branch == 'main'\n",
-    "line 4: step 1 (\"L\"): attribute if is not supported"
+    "line 4, column 9: steps[0].if: attribute if is not supported"
 )]
 #[case("steps:\n  - command: x\n    matrix: [a]\n", "attribute matrix is not supported")]
 #[case("steps: [{trigger: other}]", "trigger steps are not supported")]
@@ -122,7 +122,10 @@ fn a_bare_list_and_an_upload_are_pipelines() {
     "steps: [{command: x, concurrency: 1, concurrency_group: g}]",
     "attribute concurrency is not supported"
 )]
-#[case("steps: [{command: x, key: k}, {command: y, key: k}]", "the key \"k\" has already been used")]
+#[case(
+    "steps: [{command: x, key: k}, {command: y, key: k}]",
+    "line 1, column 31: steps[1]: the key \"k\" has already been used"
+)]
 #[case("steps: [{command: x, key: 0198f0a0-0000-4000-8000-000000000001}]", "looks like a UUID")]
 #[case(
     "steps: [{group: g, steps: [{group: h, steps: [{command: x}]}]}]",
