@@ -40,6 +40,12 @@ pub struct TokenIdentity {
     /// The cluster's name.
     #[serde(default)]
     pub cluster_name: Option<String>,
+    /// The id of the one queue that the token is good for, if it is bound to one.
+    #[serde(default)]
+    pub organization_queue_uuid: Option<String>,
+    /// The key of that queue.
+    #[serde(default)]
+    pub organization_queue_key: Option<String>,
 }
 
 /// Body of `POST stacks/register`.

@@ -11,7 +11,7 @@ mod page;
 mod rest;
 mod stacks;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use axum::Router;
 use axum::extract::DefaultBodyLimit;
@@ -22,6 +22,7 @@ use tracing::Level;
 
 use crate::build::Policy;
 use crate::config::{Config, Tokens};
+use crate::rate_limit::Limiter;
 use crate::store::Store;
 use error::ApiError;
 use files::Files;
@@ -37,6 +38,8 @@ pub(crate) struct App {
     pub(crate) policy: Policy,
     /// The bytes of artifacts.
     pub(crate) files: Files,
+    /// How often stacks have called lately.
+    pub(crate) stack_limits: Mutex<Limiter<stacks::limits::Caller>>,
 }
 
 /// The handle that handlers share.
@@ -50,7 +53,7 @@ impl App {
             stop_within: span(config.stop_within),
             expire_after: span(config.expire_after),
         };
-        Arc::new(Self { store, config, tokens, policy, files })
+        Arc::new(Self { store, config, tokens, policy, files, stack_limits: Mutex::default() })
     }
 
     /// When an agent heard of now counts as lost.
@@ -71,7 +74,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .on_response(DefaultOnResponse::new().level(Level::DEBUG));
     let faults = app.config.faults.clone();
     let router = Router::new()
-        .nest("/v3", agent::router().merge(stacks::router()))
+        .nest("/v3", agent::router().merge(stacks::router(&app)))
         .nest("/v2/organizations/{org}", rest::router(&app))
         .merge(git::router())
         .merge(files::router())

@@ -50,6 +50,9 @@ pub struct Config {
     pub stop_within: Duration,
     /// Scheduled jobs that nobody takes expire after this.
     pub expire_after: Duration,
+    /// Whether stacks that call too often are refused, as the hosted service does. They are told the limits
+    /// in any case.
+    pub rate_limits: bool,
     /// The faults that tests put into the server's way. When absent, the server has no such thing.
     pub faults: Option<Faults>,
     /// The most that is kept of one job's log; the rest is discarded.
@@ -92,6 +95,7 @@ impl Default for Config {
             start_within: Duration::from_mins(1),
             stop_within: Duration::from_mins(1),
             expire_after: Duration::from_hours(30 * 24),
+            rate_limits: true,
             faults: None,
             log_max_bytes: 1024 * 1024 * 1024,
         }

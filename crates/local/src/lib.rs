@@ -23,6 +23,7 @@ mod fault;
 mod log;
 mod pipeline;
 mod problem;
+mod rate_limit;
 mod server;
 mod store;
 mod timer;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use axum::extract::{FromRequestParts, Path};
+use axum::extract::FromRequestParts;
 use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::Shared;
 use super::error::{ApiError, ApiResult};
-use super::extract;
+use super::extract::{self, Path};
 use crate::problem::Problem;
 use crate::store::agents::{self, AgentRow};
 use crate::store::jobs::{self, OwnedJob};
@@ -176,10 +176,7 @@ impl FromRequestParts<Shared> for BuildAccess {
 }
 
 async fn path_parameter(parts: &mut Parts, name: &str) -> ApiResult<String> {
-    // Decodes percent-encoded segments: clients encode even dots.
-    let Path(mut parameters) = Path::<HashMap<String, String>>::from_request_parts(parts, &())
-        .await
-        .map_err(|_| ApiError::bad_request("the path cannot be read"))?;
+    let Path(mut parameters) = Path::<HashMap<String, String>>::from_request_parts(parts, &()).await?;
     parameters.remove(name).ok_or_else(|| ApiError::not_found("there is nothing at this path"))
 }
 

@@ -7,6 +7,7 @@ use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
 use serde::de::DeserializeOwned;
+use serde_json::error::Category;
 use uuid::Uuid;
 
 use super::Shared;
@@ -33,8 +34,13 @@ where
     }
 }
 
+/// What is not JSON is a bad request; JSON of another shape than wanted cannot be processed.
 fn refused(error: &serde_json::Error) -> ApiError {
-    ApiError::bad_request(format!("the body cannot be read: {error}"))
+    let status = match error.classify() {
+        Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
+        Category::Io | Category::Syntax | Category::Eof => StatusCode::BAD_REQUEST,
+    };
+    ApiError::new(status, format!("the body cannot be read: {error}"))
 }
 
 fn require_json(headers: &HeaderMap) -> ApiResult<()> {
@@ -65,6 +71,24 @@ async fn raw_body<S: Send + Sync>(request: Request, state: &S) -> ApiResult<Byte
     Bytes::from_request(request, state)
         .await
         .map_err(|rejection| ApiError::new(rejection.status(), rejection.body_text()))
+}
+
+/// The parameters of the path, decoded: clients encode even dots.
+pub(crate) struct Path<T>(pub(crate) T);
+
+impl<T, S> FromRequestParts<S> for Path<T>
+where
+    T: DeserializeOwned + Send,
+    S: Send + Sync,
+{
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> ApiResult<Self> {
+        axum::extract::Path::from_request_parts(parts, state)
+            .await
+            .map(|axum::extract::Path(parameters)| Self(parameters))
+            .map_err(|rejection| ApiError::new(rejection.status(), rejection.body_text()))
+    }
 }
 
 /// The query string.

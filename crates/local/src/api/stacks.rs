@@ -1,12 +1,12 @@
 //! The Stacks API.
 
 mod jobs;
-mod limits;
+pub(crate) mod limits;
 mod notifications;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
-use axum::middleware::from_fn;
+use axum::middleware::from_fn_with_state;
 use axum::routing::{get, post, put};
 use axum::{Json, Router};
 use bk_buildkite::stacks::{DEFAULT_QUEUE_KEYS, RegisterStack, Stack, TokenIdentity};
@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::Shared;
 use super::auth::Registration;
 use super::error::{ApiError, ApiResult};
-use super::extract::Body;
+use super::extract::{Body, Path};
 use crate::build::job::DEFAULT_QUEUE;
 use crate::problem::Problem;
 use crate::store::facts;
@@ -25,20 +25,22 @@ use crate::store::pipelines::{self, QueueRow};
 use crate::store::stacks::{self, StackRow};
 
 /// The routes of the Stacks API, relative to the Agent API's base path.
-pub(crate) fn router() -> Router<Shared> {
+pub(crate) fn router(app: &Shared) -> Router<Shared> {
+    macro_rules! limited {
+        ($method:ident($handler:path), $limit:ident) => {
+            $method($handler).layer(from_fn_with_state(app.clone(), limits::$limit))
+        };
+    }
     Router::new()
         .route("/token", get(token))
-        .route("/stacks/register", post(register).layer(from_fn(limits::register)))
-        .route("/stacks/{key}/deregister", post(deregister).layer(from_fn(limits::deregister)))
-        .route("/stacks/{key}/scheduled-jobs", get(jobs::list).layer(from_fn(limits::list)))
-        .route(
-            "/stacks/{key}/scheduled-jobs/batch-reserve",
-            put(jobs::reserve).layer(from_fn(limits::reserve)),
-        )
-        .route("/stacks/{key}/jobs/get-states", post(jobs::states).layer(from_fn(limits::states)))
-        .route("/stacks/{key}/jobs/{job}", get(jobs::show).layer(from_fn(limits::show)))
-        .route("/stacks/{key}/jobs/{job}/finish", post(jobs::finish).layer(from_fn(limits::finish)))
-        .route("/stacks/{key}/notifications", post(notifications::notify).layer(from_fn(limits::notify)))
+        .route("/stacks/register", limited!(post(register), register))
+        .route("/stacks/{key}/deregister", limited!(post(deregister), deregister))
+        .route("/stacks/{key}/scheduled-jobs", limited!(get(jobs::list), list))
+        .route("/stacks/{key}/scheduled-jobs/batch-reserve", limited!(put(jobs::reserve), reserve))
+        .route("/stacks/{key}/jobs/get-states", limited!(post(jobs::states), states))
+        .route("/stacks/{key}/jobs/{job}", limited!(get(jobs::show), show))
+        .route("/stacks/{key}/jobs/{job}/finish", limited!(post(jobs::finish), finish))
+        .route("/stacks/{key}/notifications", limited!(post(notifications::notify), notify))
 }
 
 /// Whom the registration token belongs to.
@@ -58,6 +60,8 @@ async fn token(_: Registration, State(app): State<Shared>) -> ApiResult<Json<Tok
         organization_uuid: Some(organization.id.to_string()),
         cluster_uuid: Some(organization.cluster_id.to_string()),
         cluster_name: Some(organization.cluster_name),
+        organization_queue_uuid: None,
+        organization_queue_key: None,
     }))
 }
 
@@ -81,13 +85,15 @@ async fn register(
                 kind: request.kind,
                 queue: queue.key,
                 metadata: request.metadata,
-                state: "connected".to_owned(),
+                registered: true,
+                last_seen: now,
             };
-            stacks::save(transaction, &stack, now)?;
+            stacks::save(transaction, &stack)?;
             Ok((known.is_some(), stack, facts::organization(transaction, &slug, "")?))
         })
         .await?;
     tracing::info!(stack = stack.key, queue = stack.queue, kind = stack.kind, "stack registered");
+    let state = stack.state(now).to_owned();
     let status = if known { StatusCode::OK } else { StatusCode::CREATED };
     Ok((
         status,
@@ -99,7 +105,7 @@ async fn register(
             kind: stack.kind,
             metadata: stack.metadata,
             last_connected_on: Some(now),
-            state: Some(stack.state),
+            state: Some(state),
         }),
     ))
 }
@@ -112,6 +118,9 @@ fn check(request: &RegisterStack) -> ApiResult<()> {
     }
     if !["kubernetes", "elastic", "custom"].contains(&request.kind.as_str()) {
         return refuse("type must be kubernetes, elastic or custom");
+    }
+    if request.queue_key.is_empty() {
+        return refuse("queue_key must not be empty");
     }
     let long = |(key, value): (&String, &String)| key.chars().count() > 64 || value.chars().count() > 256;
     if request.metadata.len() > 100 || request.metadata.iter().any(long) {
@@ -129,8 +138,8 @@ async fn deregister(
     app.store
         .transact(move |transaction| {
             let mut stack = connected(transaction, &name)?;
-            "disconnected".clone_into(&mut stack.state);
-            stacks::save(transaction, &stack, Timestamp::now())
+            stack.registered = false;
+            stacks::save(transaction, &stack)
         })
         .await?;
     tracing::info!(stack = key, "stack deregistered");
@@ -140,7 +149,7 @@ async fn deregister(
 /// The stack behind a call. One that is unknown or has left must register first.
 fn connected(transaction: &Transaction<'_>, key: &str) -> Result<StackRow, Problem> {
     stacks::get(transaction, key)?
-        .filter(|stack| stack.state == "connected")
+        .filter(|stack| stack.registered)
         .ok_or_else(|| Problem::NotFound(format!("no stack {key}; it must register first")))
 }
 

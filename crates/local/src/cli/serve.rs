@@ -61,8 +61,18 @@ pub(super) struct Args {
     #[arg(long)]
     faults: bool,
 
+    /// Whether stacks that call more often than the hosted service allows are refused
+    #[arg(long, value_enum, default_value = "on", value_name = "ON-OFF")]
+    rate_limits: Switch,
+
     #[command(flatten)]
     log: LogArgs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Switch {
+    On,
+    Off,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
@@ -78,6 +88,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         api_token: args.api_token,
         external_url: args.external_url,
         queues: args.queues,
+        rate_limits: args.rate_limits == Switch::On,
         agent_lost_after: Duration::from_secs(args.agent_lost_after),
         faults: args.faults.then(Faults::default),
         ..Config::default()

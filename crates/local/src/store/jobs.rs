@@ -219,6 +219,13 @@ pub(crate) fn add_event(
     Ok(())
 }
 
+/// How many lines of one kind the job's timeline has.
+pub(crate) fn count_events(transaction: &Transaction<'_>, job: Uuid, kind: &str) -> Result<i64, Problem> {
+    Ok(transaction
+        .prepare_cached("SELECT COUNT(*) FROM job_events WHERE job = ?1 AND kind = ?2")?
+        .query_row((job.to_string(), kind), |row| row.get(0))?)
+}
+
 /// A line on a job's timeline.
 #[derive(Debug, Clone)]
 pub(crate) struct JobEvent {

@@ -78,7 +78,7 @@ CREATE INDEX agents_lost ON agents (lost_at) WHERE lost_at IS NOT NULL;
 
 CREATE TABLE stacks (
     id TEXT PRIMARY KEY, key TEXT NOT NULL UNIQUE, type TEXT NOT NULL, queue TEXT NOT NULL,
-    metadata TEXT NOT NULL, state TEXT NOT NULL, last_seen INTEGER NOT NULL
+    metadata TEXT NOT NULL, registered INTEGER NOT NULL, last_seen INTEGER NOT NULL
 ) WITHOUT ROWID;
 
 CREATE TABLE logs (

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use bk_buildkite::stacks::{BuildRef, PipelineRef, ScheduledJob, StepRef};
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, Transaction};
 use uuid::Uuid;
 
+use super::jobs;
 use super::row::{Columns, json, millis};
+use crate::build::Policy;
 use crate::problem::Problem;
 
 /// A stack.
@@ -18,8 +20,24 @@ pub(crate) struct StackRow {
     pub(crate) kind: String,
     pub(crate) queue: String,
     pub(crate) metadata: BTreeMap<String, String>,
-    /// `connected` or `disconnected`.
-    pub(crate) state: String,
+    /// It has registered and has not left.
+    pub(crate) registered: bool,
+    /// When it registered or listed jobs.
+    pub(crate) last_seen: Timestamp,
+}
+
+/// A stack that has not listed jobs for so long is lost.
+const LOST_AFTER: SignedDuration = SignedDuration::from_mins(5);
+
+impl StackRow {
+    /// `connected`, `disconnected` or `lost`.
+    pub(crate) fn state(&self, now: Timestamp) -> &'static str {
+        match () {
+            () if !self.registered => "disconnected",
+            () if now.duration_since(self.last_seen) > LOST_AFTER => "lost",
+            () => "connected",
+        }
+    }
 }
 
 fn read(row: &Row<'_>) -> Result<StackRow, Problem> {
@@ -29,7 +47,8 @@ fn read(row: &Row<'_>) -> Result<StackRow, Problem> {
         kind: row.column("type")?,
         queue: row.column("queue")?,
         metadata: row.json("metadata")?,
-        state: row.column("state")?,
+        registered: row.column("registered")?,
+        last_seen: row.at("last_seen")?,
     })
 }
 
@@ -42,12 +61,12 @@ pub(crate) fn get(transaction: &Transaction<'_>, key: &str) -> Result<Option<Sta
         .transpose()
 }
 
-/// Writes a stack, new or changed, seen now.
-pub(crate) fn save(transaction: &Transaction<'_>, stack: &StackRow, now: Timestamp) -> Result<(), Problem> {
+/// Writes a stack, new or changed.
+pub(crate) fn save(transaction: &Transaction<'_>, stack: &StackRow) -> Result<(), Problem> {
     transaction
         .prepare_cached(
-            "INSERT INTO stacks (id, key, type, queue, metadata, state, last_seen) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-             ON CONFLICT (key) DO UPDATE SET type = ?3, queue = ?4, metadata = ?5, state = ?6, last_seen = ?7",
+            "INSERT INTO stacks (id, key, type, queue, metadata, registered, last_seen) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (key) DO UPDATE SET type = ?3, queue = ?4, metadata = ?5, registered = ?6, last_seen = ?7",
         )?
         .execute((
             stack.id.to_string(),
@@ -55,8 +74,8 @@ pub(crate) fn save(transaction: &Transaction<'_>, stack: &StackRow, now: Timesta
             &stack.kind,
             &stack.queue,
             json(&stack.metadata)?,
-            &stack.state,
-            millis(now),
+            stack.registered,
+            millis(stack.last_seen),
         ))?;
     Ok(())
 }
@@ -124,6 +143,26 @@ ORDER BY jobs.scheduled_at, jobs.seq LIMIT ?4";
     Ok((jobs, None))
 }
 
+/// Reserves a job for a stack, or extends its reservation. Says whether the stack has it now.
+pub(crate) fn reserve(
+    transaction: &Transaction<'_>,
+    job: Uuid,
+    stack: Uuid,
+    until: Timestamp,
+    policy: &Policy,
+) -> Result<bool, Problem> {
+    let mut owned = match jobs::get(transaction, job) {
+        Ok(owned) => owned,
+        Err(Problem::NotFound(_)) => return Ok(false),
+        Err(problem) => return Err(problem),
+    };
+    let reserved = owned.job.reserve(stack, until);
+    if reserved {
+        jobs::save(transaction, owned.build, &owned.job, policy)?;
+    }
+    Ok(reserved)
+}
+
 /// The states of jobs; unknown ones are left out.
 pub(crate) fn states(transaction: &Transaction<'_>, ids: &[Uuid]) -> Result<BTreeMap<Uuid, String>, Problem> {
     let mut statement = transaction.prepare_cached("SELECT state FROM jobs WHERE id = ?1")?;
@@ -134,4 +173,49 @@ pub(crate) fn states(transaction: &Transaction<'_>, ids: &[Uuid]) -> Result<BTre
         }
     }
     Ok(states)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    #[rstest]
+    #[case::just_now(true, 0, "connected")]
+    #[case::a_while_ago(true, 299, "connected")]
+    #[case::too_long_ago(true, 301, "lost")]
+    #[case::gone(false, 0, "disconnected")]
+    #[case::gone_long_ago(false, 301, "disconnected")]
+    fn states_follow_from_the_last_sign_of_life(
+        #[case] registered: bool,
+        #[case] ago: i64,
+        #[case] state: &str,
+    ) {
+        let now = Timestamp::now();
+        let last_seen = now - SignedDuration::from_secs(ago);
+        let stack = StackRow {
+            id: Uuid::nil(),
+            key: "mine".into(),
+            kind: "custom".into(),
+            queue: "default".into(),
+            metadata: BTreeMap::new(),
+            registered,
+            last_seen,
+        };
+        assert_eq!(stack.state(now), state);
+    }
+
+    proptest! {
+        #[test]
+        fn cursors_are_read_back(scheduled_at in 0..i64::MAX, seq in 0..i64::MAX) {
+            let cursor = Cursor { scheduled_at, seq };
+            prop_assert_eq!(Cursor::parse(&cursor.to_text()), Some(cursor));
+        }
+
+        #[test]
+        fn any_text_is_a_cursor_or_none(text in ".*") {
+            let _read = Cursor::parse(&text);
+        }
+    }
 }

@@ -218,7 +218,7 @@ async fn batches_have_limits() {
     let mut wrong = file("a", b"");
     wrong["sha1sum"] = json!("xyz");
     job.create(json!({"id": "b", "artifacts": [wrong]})).await.refused(422);
-    job.create(json!({"id": "b", "artifacts": "none"})).await.refused(400);
+    job.create(json!({"id": "b", "artifacts": "none"})).await.refused(422);
     let text = job
         .rig
         .request(Method::POST, &format!("/v3/jobs/{}/artifacts", job.id))

@@ -107,7 +107,7 @@ async fn faults_are_listed_removed_and_refused() {
     rig.faults(Method::DELETE, "", None).await.ok();
     assert_eq!(rig.faults(Method::GET, "", None).await.ok(), json!([]));
     rig.faults(Method::POST, "", Some(json!({"path": "nowhere", "action": "close"}))).await.refused(422);
-    rig.faults(Method::POST, "", Some(json!({"path": "/", "action": "explode"}))).await.refused(400);
+    rig.faults(Method::POST, "", Some(json!({"path": "/", "action": "explode"}))).await.refused(422);
 }
 
 #[rstest]

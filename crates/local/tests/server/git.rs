@@ -146,5 +146,5 @@ async fn what_is_no_repository_of_this_machine_is_refused() {
     let path = "/v2/organizations/local/repositories";
     rig.send(rig.request(Method::POST, path)).await.refused(401);
     rig.send(rig.request(Method::POST, path).bearer_auth(REGISTRATION)).await.refused(401);
-    rig.send(rig.request(Method::POST, path).bearer_auth(API)).await.refused(400);
+    rig.send(rig.request(Method::POST, path).bearer_auth(API)).await.refused(422);
 }

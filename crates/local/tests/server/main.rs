@@ -10,5 +10,6 @@ mod git;
 mod harness;
 mod logs;
 mod rest;
+mod stack_rules;
 mod stacks;
 mod time;

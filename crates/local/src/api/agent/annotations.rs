@@ -1,7 +1,7 @@
 //! Annotations that jobs write.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use bk_buildkite::agent::Annotation as Request;
 use jiff::Timestamp;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use uuid::Uuid;
 use super::super::Shared;
 use super::super::auth::JobAccess;
 use super::super::error::{ApiError, ApiResult};
-use super::super::extract::{Body, Params};
+use super::super::extract::{Body, Params, Path};
 use crate::store::data::{self, Annotation};
 
 const STYLES: [&str; 5] = ["", "success", "info", "warning", "error"];

@@ -1,7 +1,7 @@
 //! How agents get jobs: by ping and accept, or by naming one.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use bk_buildkite::agent::{AcquiredJob, Ping, PingJob};
 use jiff::Timestamp;
 use rusqlite::Transaction;
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::super::auth::CallingAgent;
 use super::super::error::{ApiError, ApiResult};
-use super::super::extract::{self, BaseUrl};
+use super::super::extract::{self, BaseUrl, Path};
 use super::super::{App, Shared};
 use super::{new_token, sessions};
 use crate::build::{Event, JobKind, JobState, Policy, Refusal};

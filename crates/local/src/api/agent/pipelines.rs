@@ -1,7 +1,7 @@
 //! Steps that jobs add to their build.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use bk_buildkite::agent::PipelineUpload;
 use jiff::Timestamp;
 use serde_json::json;
@@ -9,7 +9,7 @@ use serde_json::json;
 use super::super::Shared;
 use super::super::auth::JobAccess;
 use super::super::error::{ApiError, ApiResult};
-use super::super::extract::Body;
+use super::super::extract::{Body, Path};
 use crate::pipeline;
 use crate::problem::Problem;
 use crate::store::{builds, jobs};

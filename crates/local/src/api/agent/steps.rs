@@ -1,7 +1,7 @@
 //! Steps of the caller's own build: read, changed and cancelled from inside a job.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use jiff::{SignedDuration, Timestamp};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::super::Shared;
 use super::super::auth::JobToken;
 use super::super::error::{ApiError, ApiResult};
-use super::super::extract::{self, Body};
+use super::super::extract::{self, Body, Path};
 use crate::build::Event;
 use crate::store::{builds, steps};
 

@@ -1,28 +1,30 @@
 //! Finding, reserving and ending jobs.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use bk_buildkite::stacks::{
-    BATCH_MAX, ClusterQueue, FINISH_DETAIL_MAX, FinishJob, GetJobStates, JobStates, ListScheduledJobs,
-    PageInfo, Reservation, ReserveJobs, ScheduledJobs, StackJob, crop,
+    BATCH_MAX, ClusterQueue, FINISH_DETAIL_MAX, FinishJob, JobStates, ListScheduledJobs, PageInfo,
+    ScheduledJobs, StackJob,
 };
 use jiff::{SignedDuration, Timestamp};
+use serde::{Deserialize, Serialize};
 use serde_json::json;
+use uuid::Uuid;
 
 use super::super::Shared;
 use super::super::auth::Registration;
 use super::super::error::{ApiError, ApiResult};
-use super::super::extract::{self, BaseUrl, Body, Params};
+use super::super::extract::{self, BaseUrl, Body, Params, Path};
 use super::{connected, queue};
 use crate::build::Event;
 use crate::pipeline::env;
 use crate::pipeline::step::Kind;
 use crate::problem::Problem;
-use crate::store::stacks::Cursor;
+use crate::store::stacks::{Cursor, StackRow};
 use crate::store::{builds, facts, jobs, stacks};
 
 const DEFAULT_PAGE: u32 = 100;
-const MAX_RESERVATION: u32 = 3600;
+const MAX_RESERVATION: i64 = 3600;
 
 pub(super) async fn list(
     _: Registration,
@@ -42,8 +44,8 @@ pub(super) async fn list(
     let page = app
         .store
         .transact(move |transaction| {
-            let stack = connected(transaction, &key)?;
-            stacks::save(transaction, &stack, Timestamp::now())?;
+            let stack = StackRow { last_seen: Timestamp::now(), ..connected(transaction, &key)? };
+            stacks::save(transaction, &stack)?;
             let queue = queue(transaction, &query.queue_key, create)?;
             let (jobs, next) = if queue.paused {
                 // Not every controller looks at the flag.
@@ -65,17 +67,29 @@ pub(super) async fn list(
     Ok(Json(page))
 }
 
+/// Ids are read one by one: what is no UUID names no job, and does not spoil the others.
+#[derive(Deserialize)]
+pub(super) struct ReserveRequest {
+    job_uuids: Vec<String>,
+    reservation_expiry_seconds: Option<i64>,
+}
+
+/// The answer to a reservation, with ids as they were asked for.
+#[derive(Default, Serialize)]
+pub(super) struct Reserved {
+    reserved: Vec<String>,
+    not_reserved: Vec<String>,
+}
+
 pub(super) async fn reserve(
     _: Registration,
     State(app): State<Shared>,
     Path(key): Path<String>,
-    Body(request): Body<ReserveJobs>,
-) -> ApiResult<Json<Reservation>> {
+    Body(request): Body<ReserveRequest>,
+) -> ApiResult<Json<Reserved>> {
     check_batch(request.job_uuids.len())?;
     let span = match request.reservation_expiry_seconds {
-        Some(seconds) if (1..=MAX_RESERVATION).contains(&seconds) => {
-            SignedDuration::from_secs(i64::from(seconds))
-        }
+        Some(seconds) if (1..=MAX_RESERVATION).contains(&seconds) => SignedDuration::from_secs(seconds),
         Some(_) => {
             let text = format!("reservation_expiry_seconds must be between 1 and {MAX_RESERVATION}");
             return Err(ApiError::unprocessable(text));
@@ -88,22 +102,13 @@ pub(super) async fn reserve(
         .transact(move |transaction| {
             let stack = connected(transaction, &key)?;
             let until = Timestamp::now().saturating_add(span).unwrap_or(Timestamp::MAX);
-            let mut answer = Reservation::default();
-            for id in request.job_uuids {
-                let mut owned = match jobs::get(transaction, id) {
-                    Ok(owned) => owned,
-                    Err(Problem::NotFound(_)) => {
-                        answer.not_reserved.push(id);
-                        continue;
-                    }
-                    Err(problem) => return Err(problem),
+            let mut answer = Reserved::default();
+            for text in request.job_uuids {
+                let reserved = match Uuid::parse_str(&text) {
+                    Ok(id) => stacks::reserve(transaction, id, stack.id, until, &policy)?,
+                    Err(_) => false,
                 };
-                if owned.job.reserve(stack.id, until) {
-                    jobs::save(transaction, owned.build, &owned.job, &policy)?;
-                    answer.reserved.push(id);
-                } else {
-                    answer.not_reserved.push(id);
-                }
+                if reserved { answer.reserved.push(text) } else { answer.not_reserved.push(text) }
             }
             Ok(answer)
         })
@@ -139,18 +144,24 @@ pub(super) async fn show(
     Ok(Json(job))
 }
 
+#[derive(Deserialize)]
+pub(super) struct StatesRequest {
+    job_uuids: Vec<String>,
+}
+
 pub(super) async fn states(
     _: Registration,
     State(app): State<Shared>,
     Path(key): Path<String>,
-    Body(request): Body<GetJobStates>,
+    Body(request): Body<StatesRequest>,
 ) -> ApiResult<Json<JobStates>> {
     check_batch(request.job_uuids.len())?;
+    let ids: Vec<Uuid> = request.job_uuids.iter().filter_map(|text| Uuid::parse_str(text).ok()).collect();
     let states = app
         .store
         .transact(move |transaction| {
             connected(transaction, &key)?;
-            stacks::states(transaction, &request.job_uuids)
+            stacks::states(transaction, &ids)
         })
         .await?;
     Ok(Json(JobStates { states }))
@@ -163,8 +174,8 @@ pub(super) async fn finish(
     Body(request): Body<FinishJob>,
 ) -> ApiResult<Json<serde_json::Value>> {
     let id = extract::id("job", &job)?;
-    if request.detail.is_empty() {
-        return Err(ApiError::unprocessable("detail must not be empty"));
+    if !(1..=FINISH_DETAIL_MAX).contains(&request.detail.len()) {
+        return Err(ApiError::unprocessable(format!("detail must have 1 to {FINISH_DETAIL_MAX} bytes")));
     }
     let policy = app.policy;
     let exit_status = i64::from(request.exit_status);
@@ -175,7 +186,7 @@ pub(super) async fn finish(
             let now = Timestamp::now();
             let event = Event::StackFinished { job: id, stack: stack.id, exit_status };
             builds::apply(transaction, owned.build, &event, &policy, now)?;
-            jobs::add_event(transaction, id, now, "stack_error", &crop(&request.detail, FINISH_DETAIL_MAX))
+            jobs::add_event(transaction, id, now, "stack_error", &request.detail)
         })
         .await?;
     tracing::info!(job = %id, exit_status, "job finished by its stack");

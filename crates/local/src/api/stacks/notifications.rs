@@ -1,7 +1,7 @@
 //! What stacks say about jobs that wait.
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use bk_buildkite::stacks::{Notification, NotificationError, NotificationErrors};
 use jiff::{SignedDuration, Timestamp};
 use rusqlite::Transaction;
@@ -10,14 +10,16 @@ use serde::Deserialize;
 use super::super::Shared;
 use super::super::auth::Registration;
 use super::super::error::ApiResult;
-use super::super::extract::Body;
+use super::super::extract::{Body, Path};
 use super::connected;
 use super::jobs::check_batch;
 use crate::problem::Problem;
 use crate::store::jobs;
 
 const MAX_DETAIL: usize = 256;
-const MAX_PER_JOB: usize = 100;
+const MAX_PER_JOB: i64 = 100;
+/// What notifications are on a job's timeline.
+const KIND: &str = "notification";
 const AFTER_END: SignedDuration = SignedDuration::from_secs(300);
 /// Clocks differ a little.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(5);
@@ -68,11 +70,6 @@ fn store(transaction: &Transaction<'_>, item: serde_json::Value) -> Result<Optio
     let at = item.timestamp.unwrap_or(now);
     let later = |time: Timestamp, span| time.saturating_add(span).unwrap_or(Timestamp::MAX);
     let length = item.detail.chars().count();
-    let stored = || {
-        Ok::<_, Problem>(
-            jobs::events(transaction, job.id)?.iter().filter(|event| event.kind == "notification").count(),
-        )
-    };
     let error = match () {
         () if !(1..=MAX_DETAIL).contains(&length) => Some("detail must have 1 to 256 characters"),
         () if at > later(now, TOLERANCE) => Some("timestamp is in the future"),
@@ -80,11 +77,13 @@ fn store(transaction: &Transaction<'_>, item: serde_json::Value) -> Result<Optio
         () if job.finished_at.is_some_and(|end| later(end, AFTER_END) < now) => {
             Some("job finished more than 300 seconds ago")
         }
-        () if stored()? >= MAX_PER_JOB => Some("job has 100 notifications already"),
+        () if jobs::count_events(transaction, job.id, KIND)? >= MAX_PER_JOB => {
+            Some("job has 100 notifications already")
+        }
         () => None,
     };
     if error.is_none() {
-        jobs::add_event(transaction, job.id, at, "notification", &item.detail)?;
+        jobs::add_event(transaction, job.id, at, KIND, &item.detail)?;
     }
     Ok(error.map(str::to_owned))
 }
