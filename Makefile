@@ -33,6 +33,10 @@ check: tools lint-tools ## Check format and lints, and run the tests that need n
 test: tools lint-tools ## Run all tests, those on a real cluster included
 	cargo --locked xtask test
 
+.PHONY: bench
+bench: tools ## Measure what buildkite-local takes, in a release build
+	cargo --locked xtask bench
+
 # What the developer tasks need to compile and to build Kubernetes. They install the rest: see `cargo xtask deps`.
 rust_needed = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 # The module that needs the newest Go, as `hack/agent/go.mod:go 1.26.5`.

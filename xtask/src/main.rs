@@ -1,5 +1,6 @@
 //! Developer tasks: `cargo xtask --help`.
 
+mod bench;
 mod cache;
 mod cluster;
 mod demo;
@@ -33,6 +34,8 @@ enum Task {
     Images(images::Args),
     /// Run the demo: the operator, a Buildkite server and a build, on a local cluster or on yours.
     Demo(demo::Args),
+    /// Measure buildkite-local: what calls take, and what they cost.
+    Bench(bench::Args),
     /// Run every test: format, lints, unit tests, and end to end on a local cluster.
     Test(test::Args),
 }
@@ -51,6 +54,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Cluster(args) => cluster::run(&args),
         Task::Images(args) => images::run(args).map(|()| ExitCode::SUCCESS),
         Task::Demo(args) => demo::run(&args).map(|()| ExitCode::SUCCESS),
+        Task::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),
         Task::Test(args) => test::run(&args).map(|()| ExitCode::SUCCESS),
     }
 }
