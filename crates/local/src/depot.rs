@@ -6,13 +6,13 @@
 
 use std::collections::HashSet;
 use std::fmt::Write;
-use std::io;
+use std::io::{self, Read, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
 use tempfile::{NamedTempFile, TempDir, TempPath};
 use tokio::fs::File;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncSeekExt, AsyncWriteExt};
 use uuid::Uuid;
 
 use crate::artifact::Received;
@@ -50,8 +50,9 @@ impl Depot {
         self.root.join(id.to_string())
     }
 
-    fn part(&self, id: Uuid, part: u32) -> PathBuf {
-        self.root.join(format!("{id}.{part}"))
+    /// Where the parts of an artifact gather, each at its place.
+    fn gathering(&self, id: Uuid) -> PathBuf {
+        self.root.join(format!("{id}.parts"))
     }
 
     /// Whether the artifact is complete.
@@ -62,59 +63,53 @@ impl Depot {
     /// Begins to receive a file.
     pub(crate) fn receive(&self) -> io::Result<Incoming> {
         let (file, path) = NamedTempFile::new_in(self.root.join("incoming"))?.into_parts();
-        Ok(Incoming {
-            file: File::from_std(file),
-            path,
-            sha1: Context::new(&SHA1_FOR_LEGACY_USE_ONLY),
-            sha256: Context::new(&SHA256),
-            size: 0,
-        })
+        Ok(Incoming { bytes: Bytes::new(File::from_std(file)), path })
     }
 
-    /// Puts a whole artifact in its place.
+    /// Puts a received file in its place.
     pub(crate) async fn keep(&self, incoming: Incoming, id: Uuid) -> io::Result<()> {
-        self.place(incoming, self.artifact(id)).await
+        incoming.path.persist(self.artifact(id)).map_err(|error| error.error)?;
+        self.sync().await
     }
 
-    /// Puts a part of an artifact in its place.
-    pub(crate) async fn keep_part(&self, incoming: Incoming, id: Uuid, part: u32) -> io::Result<()> {
-        self.place(incoming, self.part(id, part)).await
+    /// Begins to receive a part that belongs `at` this byte of its artifact.
+    pub(crate) async fn receive_part(&self, id: Uuid, at: u64) -> io::Result<Bytes> {
+        let mut file =
+            File::options().create(true).truncate(false).write(true).open(self.gathering(id)).await?;
+        file.seek(SeekFrom::Start(at)).await?;
+        Ok(Bytes::new(file))
     }
 
-    async fn place(&self, incoming: Incoming, to: PathBuf) -> io::Result<()> {
-        incoming.file.sync_all().await?;
-        incoming.path.persist(to).map_err(|error| error.error)?;
-        // The name must survive, too.
+    /// What the parts amount to.
+    pub(crate) async fn gathered(&self, id: Uuid) -> io::Result<Received> {
+        let mut file = std::fs::File::open(self.gathering(id))?;
+        tokio::task::spawn_blocking(move || {
+            let mut sums = Sums::new();
+            let mut buffer = vec![0; BUFFER];
+            loop {
+                match file.read(&mut buffer)? {
+                    0 => return Ok(sums.end()),
+                    read => sums.add(&buffer[..read]),
+                }
+            }
+        })
+        .await?
+    }
+
+    /// Puts an artifact whose parts have all come in its place.
+    pub(crate) async fn keep_gathered(&self, id: Uuid) -> io::Result<()> {
+        tokio::fs::rename(self.gathering(id), self.artifact(id)).await?;
+        self.sync().await
+    }
+
+    /// The names must survive, too.
+    async fn sync(&self) -> io::Result<()> {
         File::open(&self.root).await?.sync_all().await
     }
 
-    /// Copies the parts one after the other.
-    pub(crate) async fn join(&self, id: Uuid, count: u32) -> io::Result<Incoming> {
-        let mut incoming = self.receive()?;
-        let mut buffer = vec![0; BUFFER];
-        for part in 1..=count {
-            let mut file = File::open(self.part(id, part)).await?;
-            loop {
-                let read = file.read(&mut buffer).await?;
-                if read == 0 {
-                    break;
-                }
-                incoming.write(&buffer[..read]).await?;
-            }
-        }
-        Ok(incoming)
-    }
-
-    /// Removes the parts of an artifact that is whole, or was given up.
-    pub(crate) async fn remove_parts(&self, id: Uuid, count: u32) -> io::Result<()> {
-        for part in 1..=count {
-            remove(&self.part(id, part)).await?;
-        }
-        Ok(())
-    }
-
-    /// Removes an artifact.
+    /// Removes what there is of an artifact.
     pub(crate) async fn remove(&self, id: Uuid) -> io::Result<()> {
+        remove(&self.gathering(id)).await?;
         remove(&self.artifact(id)).await
     }
 
@@ -162,35 +157,63 @@ async fn remove(path: &Path) -> io::Result<()> {
 
 /// A file on its way. It is removed when dropped before it is kept.
 pub(crate) struct Incoming {
-    file: File,
+    pub(crate) bytes: Bytes,
     path: TempPath,
-    sha1: Context,
-    sha256: Context,
-    size: u64,
 }
 
-impl Incoming {
+/// Bytes on their way to the disk.
+pub(crate) struct Bytes {
+    file: File,
+    sums: Sums,
+}
+
+impl Bytes {
+    fn new(file: File) -> Self {
+        Self { file, sums: Sums::new() }
+    }
+
     /// Adds to the file.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.sha1.update(bytes);
-        self.sha256.update(bytes);
-        self.size += bytes.len() as u64;
+        self.sums.add(bytes);
         self.file.write_all(bytes).await
     }
 
     /// How much has come so far.
     pub(crate) fn size(&self) -> u64 {
-        self.size
+        self.sums.size
     }
 
-    /// All has come: writes it out and says what it was.
+    /// All has come: brings it to the disk and says what it was.
     pub(crate) async fn end(&mut self) -> io::Result<Received> {
         self.file.flush().await?;
-        Ok(Received {
+        self.file.sync_all().await?;
+        Ok(self.sums.end())
+    }
+}
+
+struct Sums {
+    sha1: Context,
+    sha256: Context,
+    size: u64,
+}
+
+impl Sums {
+    fn new() -> Self {
+        Self { sha1: Context::new(&SHA1_FOR_LEGACY_USE_ONLY), sha256: Context::new(&SHA256), size: 0 }
+    }
+
+    fn add(&mut self, bytes: &[u8]) {
+        self.sha1.update(bytes);
+        self.sha256.update(bytes);
+        self.size += bytes.len() as u64;
+    }
+
+    fn end(&self) -> Received {
+        Received {
             size: self.size,
             sha1: hex(self.sha1.clone().finish().as_ref()),
             sha256: hex(self.sha256.clone().finish().as_ref()),
-        })
+        }
     }
 }
 
@@ -213,10 +236,10 @@ mod tests {
         let depot = Depot::open(Some(root.clone())).unwrap();
         let id = Uuid::now_v7();
         let mut incoming = depot.receive().unwrap();
-        incoming.write(b"ab").await.unwrap();
+        incoming.bytes.write(b"ab").await.unwrap();
         assert!(!depot.has(id).await.unwrap());
-        incoming.write(b"c").await.unwrap();
-        let received = incoming.end().await.unwrap();
+        incoming.bytes.write(b"c").await.unwrap();
+        let received = incoming.bytes.end().await.unwrap();
         assert_eq!(received.size, 3);
         assert_eq!(received.sha1, "a9993e364706816aba3e25717850c26c9cd0d89d");
         depot.keep(incoming, id).await.unwrap();
@@ -234,18 +257,17 @@ mod tests {
     async fn parts_join_in_order_and_orphans_go() {
         let depot = Depot::open(None).unwrap();
         let id = Uuid::now_v7();
-        for (part, bytes) in [(2, b"cd"), (1, b"ab")] {
-            let mut incoming = depot.receive().unwrap();
-            incoming.write(bytes).await.unwrap();
-            incoming.end().await.unwrap();
-            depot.keep_part(incoming, id, part).await.unwrap();
+        for (at, bytes) in [(2, b"cd"), (0, b"xy"), (0, b"ab")] {
+            let mut part = depot.receive_part(id, at).await.unwrap();
+            part.write(bytes).await.unwrap();
+            part.end().await.unwrap();
         }
-        let mut whole = depot.join(id, 2).await.unwrap();
-        assert_eq!(whole.end().await.unwrap().size, 4);
-        depot.keep(whole, id).await.unwrap();
+        let received = depot.gathered(id).await.unwrap();
+        assert_eq!((received.size, &*received.sha1), (4, "81fe8bfe87576c3ecb22426f8e57847382917acf"));
+        assert!(!depot.has(id).await.unwrap());
+        depot.keep_gathered(id).await.unwrap();
         assert_eq!(std::fs::read(depot.artifact(id)).unwrap(), b"abcd");
-        assert!(depot.join(id, 3).await.is_err());
-        assert_eq!(depot.remove_all(&HashSet::from([id])).await.unwrap(), 3);
+        assert_eq!(depot.remove_all(&HashSet::from([id])).await.unwrap(), 1);
         assert!(depot.ids().await.unwrap().is_empty());
     }
 }

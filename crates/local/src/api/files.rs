@@ -13,6 +13,7 @@ use axum::{Json, Router};
 use futures::StreamExt;
 use jiff::Timestamp;
 use serde_json::json;
+use tokio::sync::{Mutex, MutexGuard};
 use tower_http::services::ServeFile;
 use uuid::Uuid;
 
@@ -20,7 +21,7 @@ use super::Shared;
 use super::error::{ApiError, ApiResult};
 use super::extract;
 use crate::artifact::{parts, path};
-use crate::depot::{Depot, Incoming};
+use crate::depot::{Bytes, Depot};
 use crate::problem::Problem;
 use crate::store::artifacts::{self, ArtifactRow, ArtifactState};
 use crate::store::{Store, keys};
@@ -47,6 +48,8 @@ pub(crate) fn router() -> Router<Shared> {
 pub(crate) struct Files {
     pub(crate) depot: Depot,
     tickets: Tickets,
+    /// Held while parts are put together, so that a repeated report waits for the first.
+    turn: Mutex<()>,
 }
 
 impl Files {
@@ -55,7 +58,12 @@ impl Files {
         let fresh = [Uuid::new_v4(), Uuid::new_v4(), Uuid::new_v4()].map(Uuid::into_bytes).concat();
         let secret =
             store.transact(move |transaction| keys::keep(transaction, "artifact links", &fresh)).await?;
-        Ok(Self { depot, tickets: Tickets::new(&secret) })
+        Ok(Self { depot, tickets: Tickets::new(&secret), turn: Mutex::new(()) })
+    }
+
+    /// Waits until nobody else puts parts together.
+    pub(crate) async fn turn(&self) -> MutexGuard<'_, ()> {
+        self.turn.lock().await
     }
 
     /// Where an artifact can be downloaded from now on. One that is in a bucket is where its client said.
@@ -92,18 +100,18 @@ fn open(artifact: &ArtifactRow) -> ApiResult<()> {
 
 /// Bytes on their way to the disk, up to a limit.
 struct Reception<'a> {
-    incoming: &'a mut Incoming,
+    bytes: &'a mut Bytes,
     limit: u64,
     path: &'a str,
 }
 
 impl Reception<'_> {
     async fn take(&mut self, bytes: &[u8]) -> ApiResult<()> {
-        if self.incoming.size() + bytes.len() as u64 > self.limit {
+        if self.bytes.size() + bytes.len() as u64 > self.limit {
             let text = format!("{:?} has more than the {} bytes that were promised", self.path, self.limit);
             return Err(ApiError::unprocessable(text));
         }
-        self.incoming.write(bytes).await.map_err(|error| failed(&error))
+        self.bytes.write(bytes).await.map_err(|error| failed(&error))
     }
 }
 
@@ -126,19 +134,12 @@ async fn upload(
     open(&artifact)?;
     let mut incoming = app.files.depot.receive().map_err(|error| failed(&error))?;
     let mut reception =
-        Reception { incoming: &mut incoming, limit: artifact.file_size, path: &artifact.path };
+        Reception { bytes: &mut incoming.bytes, limit: artifact.file_size, path: &artifact.path };
     form::receive(request, FILE_FIELD, &mut reception).await?;
-    keep(&app.files.depot, incoming, &artifact).await?;
+    let received = incoming.bytes.end().await.map_err(|error| failed(&error))?;
+    artifact.verify(&received)?;
+    app.files.depot.keep(incoming, artifact.id).await.map_err(|error| failed(&error))?;
     Ok(StatusCode::NO_CONTENT.into_response())
-}
-
-/// Keeps a whole artifact when it is what was promised.
-pub(super) async fn keep(depot: &Depot, mut incoming: Incoming, artifact: &ArtifactRow) -> ApiResult<()> {
-    let received = incoming.end().await.map_err(|error| failed(&error))?;
-    received
-        .verify(&artifact.path, artifact.file_size, &artifact.sha1sum, &artifact.sha256sum)
-        .map_err(|mismatch| ApiError::unprocessable(mismatch.to_string()))?;
-    depot.keep(incoming, artifact.id).await.map_err(|error| failed(&error))
 }
 
 async fn upload_part(
@@ -148,24 +149,28 @@ async fn upload_part(
 ) -> ApiResult<Response> {
     let artifact = admitted(&app, &id, Purpose::Part(part), &ticket).await?;
     open(&artifact)?;
-    let expected = parts::size(artifact.file_size, artifact.parts.unwrap_or(1), part);
-    let mut incoming = app.files.depot.receive().map_err(|error| failed(&error))?;
-    let mut reception = Reception { incoming: &mut incoming, limit: expected, path: &artifact.path };
+    let id = artifact.id;
+    let count = artifact.parts.unwrap_or(1);
+    let expected = parts::size(artifact.file_size, count, part);
+    // A part that comes again is not there until it has come again.
+    app.store.transact(move |transaction| artifacts::forget_part(transaction, id, part)).await?;
+    let at = parts::offset(artifact.file_size, count, part);
+    let mut bytes = app.files.depot.receive_part(artifact.id, at).await.map_err(|error| failed(&error))?;
+    let mut reception = Reception { bytes: &mut bytes, limit: expected, path: &artifact.path };
     let mut body = request.into_body().into_data_stream();
-    while let Some(bytes) = body.next().await {
-        let bytes =
-            bytes.map_err(|error| ApiError::bad_request(format!("the body cannot be read: {error}")))?;
-        reception.take(&bytes).await?;
+    while let Some(piece) = body.next().await {
+        let piece =
+            piece.map_err(|error| ApiError::bad_request(format!("the body cannot be read: {error}")))?;
+        reception.take(&piece).await?;
     }
-    let received = incoming.end().await.map_err(|error| failed(&error))?;
+    let received = bytes.end().await.map_err(|error| failed(&error))?;
     if received.size != expected {
         let text = format!("part {part} has {} bytes; it must have {expected}", received.size);
         return Err(ApiError::unprocessable(text));
     }
-    app.files.depot.keep_part(incoming, artifact.id, part).await.map_err(|error| failed(&error))?;
     let etag = format!("\"{}\"", received.sha256);
     let tag = etag.clone();
-    app.store.transact(move |transaction| artifacts::set_part(transaction, artifact.id, part, &tag)).await?;
+    app.store.transact(move |transaction| artifacts::set_part(transaction, id, part, &tag)).await?;
     Ok(([(header::ETAG, etag)], Json(json!({}))).into_response())
 }
 

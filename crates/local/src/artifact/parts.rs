@@ -19,6 +19,11 @@ pub(crate) fn size(file: u64, count: u32, part: u32) -> u64 {
     file / count + u64::from(u64::from(part) <= file % count)
 }
 
+/// Where a part begins.
+pub(crate) fn offset(file: u64, count: u32, part: u32) -> u64 {
+    (1..part).map(|earlier| size(file, count, earlier)).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

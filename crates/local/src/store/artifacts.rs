@@ -8,6 +8,7 @@ use rusqlite::{OptionalExtension, Row, Transaction, named_params};
 use uuid::Uuid;
 
 use super::row::{Columns, millis};
+use crate::artifact::Received;
 use crate::artifact::search::Origin;
 use crate::problem::Problem;
 
@@ -42,6 +43,15 @@ pub(crate) enum ArtifactState {
     Finished,
     /// The client gave up.
     Error,
+}
+
+impl ArtifactRow {
+    /// Whether this is the file that was promised.
+    pub(crate) fn verify(&self, received: &Received) -> Result<(), Problem> {
+        received
+            .verify(&self.path, self.file_size, &self.sha1sum, &self.sha256sum)
+            .map_err(|mismatch| Problem::Refused(mismatch.to_string()))
+    }
 }
 
 impl ArtifactState {
@@ -193,7 +203,7 @@ pub(crate) fn set_state(
     Ok(())
 }
 
-/// A part has come; one that came again replaces the former.
+/// A part has come.
 pub(crate) fn set_part(
     transaction: &Transaction<'_>,
     artifact: Uuid,
@@ -203,6 +213,14 @@ pub(crate) fn set_part(
     transaction
         .prepare_cached("INSERT OR REPLACE INTO artifact_parts (artifact, part, etag) VALUES (?1, ?2, ?3)")?
         .execute((artifact.to_string(), part, etag))?;
+    Ok(())
+}
+
+/// A part is about to come again.
+pub(crate) fn forget_part(transaction: &Transaction<'_>, artifact: Uuid, part: u32) -> Result<(), Problem> {
+    transaction
+        .prepare_cached("DELETE FROM artifact_parts WHERE artifact = ?1 AND part = ?2")?
+        .execute((artifact.to_string(), part))?;
     Ok(())
 }
 

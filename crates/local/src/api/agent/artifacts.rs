@@ -110,17 +110,22 @@ async fn update(
     State(app): State<Shared>,
     Body(update): Body<ArtifactUpdate>,
 ) -> ApiResult<Json<serde_json::Value>> {
-    let mut ended = Vec::new();
-    for report in &update.artifacts {
-        let (artifact, come) = announced(&app, access.job, &report.id).await?;
-        ended.push((artifact.id, settle(&app, &artifact, report, &come).await?));
-    }
-    app.store
-        .transact(move |transaction| {
-            ended.into_iter().try_for_each(|(id, state)| artifacts::set_state(transaction, id, state))
-        })
-        .await?;
-    Ok(Json(json!({})))
+    // Agents give up on an answer after a few seconds and ask again. The work goes on meanwhile, and the
+    // repetition finds it done.
+    let work = tokio::spawn(async move {
+        for report in &update.artifacts {
+            end(&app, access.job, report).await?;
+        }
+        Ok(Json(json!({})))
+    });
+    work.await.map_err(|_| Problem::Broken)?
+}
+
+async fn end(app: &Shared, job: Uuid, report: &UploadedArtifact) -> ApiResult<()> {
+    let _turn = if report.multipart { Some(app.files.turn().await) } else { None };
+    let (artifact, come) = announced(app, job, &report.id).await?;
+    let (id, state) = (artifact.id, settle(app, &artifact, report, &come).await?);
+    Ok(app.store.transact(move |transaction| artifacts::set_state(transaction, id, state)).await?)
 }
 
 /// An artifact of this very job, and its parts that have come.
@@ -159,16 +164,14 @@ async fn settle(
         let text = format!("artifact {id} is {} already", artifact.state.as_str());
         return Err(ApiError::unprocessable(text));
     }
-    let removed = match (state, artifact.parts) {
-        (ArtifactState::Error, parts) => {
-            depot.remove(id).await.map_err(|error| files::failed(&error))?;
-            depot.remove_parts(id, parts.unwrap_or_default()).await
-        }
+    let done = match (state, artifact.parts) {
+        (ArtifactState::Error, _) => depot.remove(id).await,
+        // It is in its place when the server ended before the state was written.
+        (_, Some(_)) if depot.has(id).await.is_ok_and(|has| has) => Ok(()),
         (_, Some(count)) => {
             check_parts(artifact, count, &report.multipart_etags, come)?;
-            let whole = depot.join(id, count).await.map_err(|error| files::failed(&error))?;
-            files::keep(depot, whole, artifact).await?;
-            depot.remove_parts(id, count).await
+            artifact.verify(&depot.gathered(id).await.map_err(|error| files::failed(&error))?)?;
+            depot.keep_gathered(id).await
         }
         (_, None) => {
             if !depot.has(id).await.map_err(|error| files::failed(&error))? {
@@ -178,7 +181,7 @@ async fn settle(
             Ok(())
         }
     };
-    removed.map_err(|error| files::failed(&error))?;
+    done.map_err(|error| files::failed(&error))?;
     Ok(state)
 }
 
