@@ -253,6 +253,26 @@ pub struct PipelineUpload {
     pub replace: bool,
 }
 
+/// Body of `POST jobs/{id}/oidc/tokens`.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct TokenRequest {
+    /// Who the token is for; empty leaves it to the server.
+    #[serde(default)]
+    pub audience: String,
+    /// Seconds until it expires; 0 leaves it to the server.
+    #[serde(default)]
+    pub lifetime: i64,
+    /// Claims besides the usual ones.
+    #[serde(default, deserialize_with = "null_is_empty")]
+    pub claims: Vec<String>,
+    /// Claims to be passed on to AWS as session tags.
+    #[serde(default, deserialize_with = "null_is_empty")]
+    pub aws_session_tags: Vec<String>,
+    /// The claim that is the subject, instead of the usual composition.
+    #[serde(default)]
+    pub subject_claim: String,
+}
+
 /// Body of every error answer; the agent shows the message.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ErrorMessage {

@@ -7,6 +7,7 @@ mod extract;
 pub(crate) mod faults;
 pub(crate) mod files;
 mod git;
+mod oidc;
 mod page;
 mod rest;
 mod stacks;
@@ -26,6 +27,7 @@ use crate::rate_limit::Limiter;
 use crate::store::Store;
 use error::ApiError;
 use files::Files;
+use oidc::Issuer;
 
 /// The largest request body: pipelines and log chunks are far smaller.
 const MAX_BODY: usize = 16 * 1024 * 1024;
@@ -40,6 +42,8 @@ pub(crate) struct App {
     pub(crate) files: Files,
     /// How often stacks have called lately.
     pub(crate) stack_limits: Mutex<Limiter<stacks::limits::Caller>>,
+    /// Signs the tokens of jobs.
+    pub(crate) issuer: Issuer,
 }
 
 /// The handle that handlers share.
@@ -53,7 +57,15 @@ impl App {
             stop_within: span(config.stop_within),
             expire_after: span(config.expire_after),
         };
-        Arc::new(Self { store, config, tokens, policy, files, stack_limits: Mutex::default() })
+        Arc::new(Self {
+            store,
+            config,
+            tokens,
+            policy,
+            files,
+            stack_limits: Mutex::default(),
+            issuer: Issuer::default(),
+        })
     }
 
     /// When an agent heard of now counts as lost.
@@ -78,6 +90,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .nest("/v2/organizations/{org}", rest::router(&app))
         .merge(git::router())
         .merge(files::router())
+        .merge(oidc::well_known())
         .merge(page::router())
         .merge(faults::router(&app))
         .fallback(async || ApiError::not_found("there is nothing at this path"))

@@ -9,7 +9,8 @@ use std::fmt::Write;
 use std::io::{self, Read, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use ring::digest::{Context, SHA1_FOR_LEGACY_USE_ONLY, SHA256};
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
 use tempfile::{NamedTempFile, TempDir, TempPath};
 use tokio::fs::File;
 use tokio::io::{AsyncSeekExt, AsyncWriteExt};
@@ -84,7 +85,7 @@ impl Depot {
     pub(crate) async fn gathered(&self, id: Uuid) -> io::Result<Received> {
         let mut file = std::fs::File::open(self.gathering(id))?;
         tokio::task::spawn_blocking(move || {
-            let mut sums = Sums::new();
+            let mut sums = Sums::default();
             let mut buffer = vec![0; BUFFER];
             loop {
                 match file.read(&mut buffer)? {
@@ -169,7 +170,7 @@ pub(crate) struct Bytes {
 
 impl Bytes {
     fn new(file: File) -> Self {
-        Self { file, sums: Sums::new() }
+        Self { file, sums: Sums::default() }
     }
 
     /// Adds to the file.
@@ -191,17 +192,14 @@ impl Bytes {
     }
 }
 
+#[derive(Clone, Default)]
 struct Sums {
-    sha1: Context,
-    sha256: Context,
+    sha1: Sha1,
+    sha256: Sha256,
     size: u64,
 }
 
 impl Sums {
-    fn new() -> Self {
-        Self { sha1: Context::new(&SHA1_FOR_LEGACY_USE_ONLY), sha256: Context::new(&SHA256), size: 0 }
-    }
-
     fn add(&mut self, bytes: &[u8]) {
         self.sha1.update(bytes);
         self.sha256.update(bytes);
@@ -211,8 +209,8 @@ impl Sums {
     fn end(&self) -> Received {
         Received {
             size: self.size,
-            sha1: hex(self.sha1.clone().finish().as_ref()),
-            sha256: hex(self.sha256.clone().finish().as_ref()),
+            sha1: hex(&self.sha1.clone().finalize()),
+            sha256: hex(&self.sha256.clone().finalize()),
         }
     }
 }

@@ -21,6 +21,7 @@ mod depot;
 mod dispatch;
 mod fault;
 mod log;
+mod oidc;
 mod pipeline;
 mod problem;
 mod rate_limit;

@@ -50,6 +50,7 @@ pub(crate) fn router() -> Router<Shared> {
         .route("/jobs/{job}/pipelines", post(pipelines::upload))
         .route("/jobs/{job}/pipelines/{uuid}", get(pipelines::status))
         .merge(artifacts::router())
+        .merge(super::oidc::router())
         .route("/steps/{step}/cancel", post(steps::cancel))
         .route("/builds/{build}/cancel", post(builds::cancel))
 }

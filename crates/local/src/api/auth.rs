@@ -14,6 +14,7 @@ use super::error::{ApiError, ApiResult};
 use super::extract::{self, Path};
 use crate::problem::Problem;
 use crate::store::agents::{self, AgentRow};
+use crate::store::builds;
 use crate::store::jobs::{self, OwnedJob};
 
 fn credential<'a>(headers: &'a HeaderMap, scheme: &str) -> ApiResult<&'a str> {
@@ -169,6 +170,34 @@ impl FromRequestParts<Shared> for BuildAccess {
         let caller = JobToken::from_request_parts(parts, app).await?;
         let build = extract::id("build", &path_parameter(parts, "build").await?)?;
         if caller.build != build {
+            return Err(ApiError::forbidden("this token belongs to another build"));
+        }
+        Ok(Self { build })
+    }
+}
+
+/// A caller that may read from the build in the path: one of its jobs, or a job of a build that belongs to the
+/// same chain of triggers. A triggered build may thus use what its parent made, and the parent what it
+/// triggered; other builds stay closed.
+pub(crate) struct BuildReader {
+    /// The build in the path.
+    pub(crate) build: Uuid,
+}
+
+impl FromRequestParts<Shared> for BuildReader {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> ApiResult<Self> {
+        let caller = JobToken::from_request_parts(parts, app).await?;
+        let build = extract::id("build", &path_parameter(parts, "build").await?)?;
+        let related = caller.build == build
+            || app
+                .store
+                .transact(move |transaction| {
+                    Ok(builds::root(transaction, build)? == builds::root(transaction, caller.build)?)
+                })
+                .await?;
+        if !related {
             return Err(ApiError::forbidden("this token belongs to another build"));
         }
         Ok(Self { build })

@@ -140,6 +140,15 @@ pub(crate) fn get(transaction: &Transaction<'_>, id: Uuid) -> Result<BuildRow, P
         .ok_or_else(|| Problem::not_found("build", id))?
 }
 
+/// The build at the beginning of the chain of triggers that a build belongs to; itself, mostly. None for a
+/// build that does not exist.
+pub(crate) fn root(transaction: &Transaction<'_>, id: Uuid) -> Result<Option<String>, Problem> {
+    Ok(transaction
+        .prepare_cached("SELECT COALESCE(root, id) FROM builds WHERE id = ?1")?
+        .query_row([id.to_string()], |row| row.get(0))
+        .optional()?)
+}
+
 /// A pipeline's build by its number.
 pub(crate) fn by_number(
     transaction: &Transaction<'_>,

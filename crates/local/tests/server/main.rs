@@ -9,6 +9,7 @@ mod faults;
 mod git;
 mod harness;
 mod logs;
+mod oidc;
 mod rest;
 mod stack_rules;
 mod stacks;

@@ -12,7 +12,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::super::Shared;
-use super::super::auth::{BuildAccess, JobAccess};
+use super::super::auth::{BuildReader, JobAccess};
 use super::super::error::{ApiError, ApiResult};
 use super::super::extract::{self, BaseUrl, Body, Params};
 use super::super::files;
@@ -209,10 +209,10 @@ fn check_parts(
     Ok(())
 }
 
-/// What the build has uploaded. A search that finds nothing is no error: agents
+/// What a build has uploaded. A search that finds nothing is no error: agents
 /// would try it again for a minute.
 async fn search(
-    access: BuildAccess,
+    access: BuildReader,
     State(app): State<Shared>,
     BaseUrl(base): BaseUrl,
     Params(params): Params<ArtifactSearch>,

@@ -7,7 +7,7 @@ use serde_json::json;
 use uuid::Uuid;
 
 use super::super::Shared;
-use super::super::auth::{BuildAccess, JobAccess};
+use super::super::auth::{BuildReader, JobAccess};
 use super::super::error::{ApiError, ApiResult};
 use super::super::extract::Body;
 use crate::store::data;
@@ -60,7 +60,7 @@ pub(super) async fn get_for_job(
 }
 
 pub(super) async fn get_for_build(
-    access: BuildAccess,
+    access: BuildReader,
     State(app): State<Shared>,
     Body(key): Body<MetaDataKey>,
 ) -> ApiResult<Json<MetaData>> {
@@ -83,7 +83,7 @@ pub(super) async fn exists_for_job(
 }
 
 pub(super) async fn exists_for_build(
-    access: BuildAccess,
+    access: BuildReader,
     State(app): State<Shared>,
     Body(key): Body<MetaDataKey>,
 ) -> ApiResult<Json<MetaDataExists>> {
@@ -106,7 +106,7 @@ pub(super) async fn keys_for_job(
 }
 
 pub(super) async fn keys_for_build(
-    access: BuildAccess,
+    access: BuildReader,
     State(app): State<Shared>,
 ) -> ApiResult<Json<Vec<String>>> {
     keys(&app, access.build).await
