@@ -118,7 +118,7 @@ async fn only_the_running_job_gets_a_token_and_the_key_is_kept() {
     let (_, token) = rig.start_job(&one).await;
     request(&rig, &two, &token, json!({})).await.refused(403);
     request(&rig, &one, "nonsense", json!({})).await.refused(401);
-    request(&rig, &one, &token, json!({"lifetime": "long"})).await.refused(400);
+    request(&rig, &one, &token, json!({"lifetime": "long"})).await.refused(422);
     rig.finish_job(&one, &token, "0").await.ok();
     request(&rig, &one, &token, json!({})).await.refused(422);
     let keys = rig.send(rig.request(Method::GET, "/.well-known/jwks")).await.ok();
