@@ -69,13 +69,18 @@ pub struct JobEvent {
 impl Buildkite {
     /// Starts a server on `host`.
     pub async fn start(host: IpAddr) -> Result<Self> {
+        Self::start_with(host, buildkite_local::Config::default()).await
+    }
+
+    /// Starts a server on `host` with these settings, but with tokens of its own.
+    pub async fn start_with(host: IpAddr, config: buildkite_local::Config) -> Result<Self> {
         let (agent_token, api_token) =
             (format!("agent-{}", Uuid::new_v4()), format!("api-{}", Uuid::new_v4()));
         let server = buildkite_local::Server::bind(buildkite_local::Config {
             listen: (host, 0).into(),
             agent_token: Some(agent_token.clone()),
             api_token: Some(api_token.clone()),
-            ..buildkite_local::Config::default()
+            ..config
         })
         .await?;
         let url = format!("http://{}", server.local_addr());
@@ -155,7 +160,13 @@ impl Buildkite {
         self.call::<Value>(Method::PUT, &format!("jobs/{id}/cancel"), None).await.map(drop)
     }
 
-    async fn call<T: DeserializeOwned>(&self, method: Method, path: &str, body: Option<Value>) -> Result<T> {
+    /// Calls the REST API below the organisation.
+    pub async fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<T> {
         let url = format!("{}/v2/organizations/local/{path}", self.url);
         let mut request = self.http.request(method, &url).bearer_auth(&self.api_token);
         if let Some(body) = body {

@@ -162,7 +162,10 @@ fn step(facts: &Facts, command: &Command, set: &mut impl FnMut(&str, &str)) {
     set("BUILDKITE_RETRY_COUNT", &facts.job.retry_count.to_string());
     let timeout = command.timeout_in_minutes.map_or("false".to_owned(), |minutes| minutes.to_string());
     set("BUILDKITE_TIMEOUT", &timeout);
-    set("BUILDKITE_PLUGINS", &serde_json::Value::Array(command.plugins.clone()).to_string());
+    // Even an empty list makes an agent with `--no-plugins` refuse the job.
+    if !command.plugins.is_empty() {
+        set("BUILDKITE_PLUGINS", &serde_json::Value::Array(command.plugins.clone()).to_string());
+    }
     if let Some((index, count)) = facts.job.parallel {
         set("BUILDKITE_PARALLEL_JOB", &index.to_string());
         set("BUILDKITE_PARALLEL_JOB_COUNT", &count.to_string());

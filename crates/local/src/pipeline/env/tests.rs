@@ -113,6 +113,12 @@ fn the_agent_adds_only_its_own() {
 }
 
 #[test]
+fn a_step_without_plugins_does_not_mention_them() {
+    assert!(env_of(&facts(YAML)).contains_key("BUILDKITE_PLUGINS"));
+    assert!(!env_of(&facts("steps: [{command: x}]")).contains_key("BUILDKITE_PLUGINS"));
+}
+
+#[test]
 fn what_the_bootstrap_needs_is_never_empty() {
     let mut facts = facts(YAML);
     facts.agent = Some(Agent { id: Uuid::nil(), name: "a".into(), tags: Vec::new() });
