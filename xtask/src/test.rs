@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// Run these parts alone.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
-    /// Run the end-to-end tests whose names contain this.
+    /// Run the tests with the agent and the end-to-end tests whose names contain this.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
     /// Leave the cluster running afterwards, for another run or a look around.
@@ -31,6 +31,8 @@ enum Part {
     Lint,
     /// What needs no cluster.
     Unit,
+    /// The real agent against buildkite-local.
+    Agent,
     /// The demo.
     Demo,
     /// End to end on a real cluster.
@@ -52,7 +54,7 @@ impl Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(
         !args.wants_cluster() || rustix::process::geteuid().is_root(),
-        "the demo and the end-to-end tests make a cluster, which needs root: run this as root, or with --only lint,unit"
+        "the demo and the end-to-end tests make a cluster, which needs root: run this as root, or with --only lint,unit,agent"
     );
     if args.wants_cluster() || args.wants(Part::Unit) {
         deps::packages()?;
@@ -63,6 +65,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if args.wants(Part::Unit) {
         passed.time("unit", unit)?;
+    }
+    if args.wants(Part::Agent) {
+        passed.time("agent", || agent(args.filter.as_deref()))?;
     }
     if args.wants_cluster() {
         on_cluster(args, &mut passed)?;
@@ -82,6 +87,13 @@ fn unit() -> Result<()> {
     let shim = binaries::shim()?;
     let mut command = cargo(&["test", "--locked", "--workspace", "--exclude", "bk-e2e", "--quiet"]);
     check("running the tests that need no cluster", command.env("BUILDKITE_SHIM", shim))
+}
+
+fn agent(filter: Option<&str>) -> Result<()> {
+    let mut command = cargo(&["test", "--locked", "--package", "bk-e2e", "--test", "agent", "--"]);
+    // The tests mostly wait for agents, so more of them than there are cores run at once.
+    command.arg("--test-threads=8").args(filter).env("E2E_AGENT", deps::agent()?);
+    check("running the tests with the real agent", &mut command)
 }
 
 /// Whatever happens on the cluster, it is removed afterwards.

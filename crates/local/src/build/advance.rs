@@ -128,6 +128,7 @@ fn ended(build: &mut Build, id: Uuid, context: &mut Context<'_>, changed: &mut B
     let Some(command) = command_of(build, build.jobs[index].step).cloned() else { return };
     let may_retry = !build.cancel_requested;
     let job = &mut build.jobs[index];
+    job.keep_promise(&command.soft_fail);
     if !job.state.is_terminal() || job.exit_status == Some(0) {
         return;
     }

@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use uuid::Uuid;
 
 use super::JobState;
-use crate::pipeline::step::{Concurrency, Permutation};
+use crate::pipeline::step::{Concurrency, Permutation, SoftFail};
 
 /// The queue of jobs whose rules name none.
 pub(crate) const DEFAULT_QUEUE: &str = "default";
@@ -264,6 +264,19 @@ impl Job {
         self.signal = ending.signal;
         self.signal_reason = ending.signal_reason;
         Ok(())
+    }
+
+    /// A promised failure stands, whatever success or soft failure the agent reports in the end.
+    pub(crate) fn keep_promise(&mut self, soft_fail: &SoftFail) {
+        let promised = self.promised_exit.filter(|_| self.state == JobState::Finished);
+        let hard = |status| !soft_fail.matches(Some(status));
+        match (promised, self.exit_status) {
+            (Some(promised), Some(0)) => self.exit_status = Some(promised),
+            (Some(promised), Some(reported)) if hard(promised) && !hard(reported) => {
+                self.exit_status = Some(promised);
+            }
+            _ => {}
+        }
     }
 
     /// A stack gives up on a job that no agent has.

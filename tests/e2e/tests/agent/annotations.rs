@@ -6,7 +6,7 @@ use crate::stage::{Case, Mode, jobs};
 
 pub(crate) const ANNOTATIONS: Case = Case {
     commands: &["annotate", "annotation remove"],
-    steps: r#"
+    steps: r"
 steps:
   - key: writer
     command:
@@ -20,7 +20,7 @@ steps:
       - run buildkite-agent annotation remove --context remove.me
       - run buildkite-agent annotate gone --context w2 --scope job
       - run buildkite-agent annotation remove --context w2 --scope job
-"#,
+",
     results: &["0|", "0|", "0|", "0|", "0|", "0|", "0|", "0|", "0|", "0|"],
 };
 

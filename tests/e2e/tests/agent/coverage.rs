@@ -4,11 +4,22 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use crate::stage::Case;
-use crate::{annotations, meta_data, process, uploads};
+use crate::{annotations, artifacts, control, meta_data, process, uploads};
 
 /// Every case that a test plays.
-const CASES: &[&Case] =
-    &[&annotations::ANNOTATIONS, &meta_data::META_DATA, &uploads::REPLACE, &uploads::UPLOADS];
+const CASES: &[&Case] = &[
+    &annotations::ANNOTATIONS,
+    &artifacts::ARTIFACTS,
+    &artifacts::RETRIED,
+    &control::CANCEL,
+    &control::JOB,
+    &control::PAUSE,
+    &control::PROMISE,
+    &control::STOP,
+    &meta_data::META_DATA,
+    &uploads::REPLACE,
+    &uploads::UPLOADS,
+];
 
 /// What runs in every case: the agent itself, and the process that it runs each job in.
 const ALWAYS: [&str; 2] = ["start", "bootstrap"];
@@ -33,6 +44,17 @@ const LOCAL: &[(&str, &str)] = &[
     ("tool keygen", "writes files"),
     ("tool sign", "signs files; with --update it calls GraphQL, which agents do not"),
     ("workdir set", "asks the agent's own job API over a socket"),
+];
+
+/// Commands whose endpoints the server does not have yet.
+const AWAITED: [&str; 7] = [
+    "cache restore",
+    "cache save",
+    "git-credentials-helper",
+    "oidc request-token",
+    "secret get",
+    "step get",
+    "step update",
 ];
 
 /// Commands that help texts do not show.
@@ -72,7 +94,8 @@ fn commands() -> BTreeSet<String> {
 fn every_command_is_accounted_for() {
     let covered = CASES.iter().flat_map(|case| case.commands.iter().copied());
     let local = LOCAL.iter().map(|(command, _)| *command);
-    let known: BTreeSet<String> = covered.chain(ALWAYS).chain(local).map(str::to_owned).collect();
+    let known: BTreeSet<String> =
+        covered.chain(ALWAYS).chain(AWAITED).chain(local).map(str::to_owned).collect();
     let commands = commands();
     let missing: Vec<_> = commands.difference(&known).collect();
     let gone: Vec<_> = known.difference(&commands).collect();

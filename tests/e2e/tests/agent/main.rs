@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
 mod annotations;
+mod artifacts;
+mod control;
 mod coverage;
 mod life;
 mod logs;

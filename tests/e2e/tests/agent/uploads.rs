@@ -31,7 +31,7 @@ steps:
       printf -- '---\nsteps: [{key: one, command: run echo one}]\n---\nsteps: [{key: two, command: run echo two}]\n' > both.yml
       run buildkite-agent pipeline upload both.yml
       printf 'steps: [{key: up, command: again}]' | run buildkite-agent pipeline upload
-      printf 'steps: [{key: raw, command: "run echo $$$$COLOUR"}]' | run buildkite-agent pipeline upload --no-interpolation
+      printf 'steps: [{key: raw, command: "run echo $$COLOUR"}]' | run buildkite-agent pipeline upload --no-interpolation
   - wait
   - key: after
     command: run echo after
@@ -43,6 +43,7 @@ steps:
         "0|",
         "1|",
         "0|",
+        // Without interpolation the name reached the job, which has no such variable.
         "0|",
         "0|two",
         "0|one",
