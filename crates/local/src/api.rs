@@ -87,6 +87,7 @@ pub(crate) fn router(app: Shared) -> Router {
     let faults = app.config.faults.clone();
     let router = Router::new()
         .nest("/v3", agent::router().merge(stacks::router(&app)))
+        .nest("/v2", rest::root(&app))
         .nest("/v2/organizations/{org}", rest::router(&app))
         .merge(git::router())
         .merge(files::router())

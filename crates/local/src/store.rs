@@ -11,6 +11,7 @@ pub(crate) mod dispatch;
 pub(crate) mod facts;
 pub(crate) mod jobs;
 pub(crate) mod keys;
+pub(crate) mod listing;
 pub(crate) mod logs;
 pub(crate) mod pipelines;
 pub(crate) mod repositories;

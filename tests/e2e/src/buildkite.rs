@@ -108,19 +108,7 @@ impl Buildkite {
 
     /// A job, wherever it is.
     pub async fn job(&self, id: Uuid) -> Result<Job> {
-        for pipeline in self.call::<Vec<Value>>(Method::GET, "pipelines", None).await? {
-            let slug = pipeline["slug"].as_str().context("a pipeline has a slug")?.to_owned();
-            for build in
-                self.call::<Vec<Build>>(Method::GET, &format!("pipelines/{slug}/builds"), None).await?
-            {
-                let path = format!("pipelines/{slug}/builds/{}", build.number);
-                let build: Build = self.call(Method::GET, &path, None).await?;
-                if let Some(job) = build.jobs.into_iter().find(|job| job.id == id) {
-                    return Ok(job);
-                }
-            }
-        }
-        anyhow::bail!("there is no job {id}")
+        self.call(Method::GET, &format!("jobs/{id}"), None).await
     }
 
     /// Waits until a job is in one of these states.
@@ -142,7 +130,7 @@ impl Buildkite {
 
     /// A job's log so far.
     pub async fn log(&self, id: Uuid) -> Result<String> {
-        let log: Value = self.call(Method::GET, &format!("jobs/{id}/log"), None).await?;
+        let log: Value = self.call(Method::GET, &format!("jobs/{id}/log?plain=true"), None).await?;
         Ok(log["content"].as_str().unwrap_or_default().to_owned())
     }
 

@@ -209,21 +209,24 @@ async fn path_parameter(parts: &mut Parts, name: &str) -> ApiResult<String> {
     parameters.remove(name).ok_or_else(|| ApiError::not_found("there is nothing at this path"))
 }
 
-/// A caller with the API token.
+/// A caller with the API token, of the REST API or of GraphQL.
 pub(crate) struct ApiToken;
 
 impl FromRequestParts<Shared> for ApiToken {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> ApiResult<Self> {
-        if credential(&parts.headers, "Bearer")? != app.tokens.api {
-            return Err(ApiError::unauthorized("this is not the API token"));
+        match credential(&parts.headers, "Bearer")? {
+            token if token == app.tokens.api => Ok(Self),
+            token if app.tokens.is_agent(token) => {
+                Err(ApiError::unauthorized("this is the agents' token; the API token is needed here"))
+            }
+            _ => Err(ApiError::unauthorized("this is not the API token")),
         }
-        Ok(Self)
     }
 }
 
-/// A user of the REST API.
+/// A user of the REST API below an organisation.
 pub(crate) struct ApiUser;
 
 impl FromRequestParts<Shared> for ApiUser {

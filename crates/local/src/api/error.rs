@@ -4,6 +4,8 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use bk_buildkite::agent::ErrorMessage;
+use serde::Serialize;
+use serde_json::json;
 
 use crate::build::Refusal;
 use crate::problem::Problem;
@@ -13,6 +15,40 @@ use crate::problem::Problem;
 pub(crate) struct ApiError {
     status: StatusCode,
     message: String,
+    fields: Vec<FieldError>,
+}
+
+/// A field that cannot be taken, and why.
+#[derive(Debug, Serialize)]
+struct FieldError {
+    field: &'static str,
+    code: &'static str,
+    message: &'static str,
+}
+
+/// The fields of a request that cannot be taken. All are told at once.
+#[derive(Debug, Default)]
+pub(crate) struct Invalid(Vec<FieldError>);
+
+impl Invalid {
+    /// Notes the field unless it is good.
+    pub(crate) fn check(&mut self, field: &'static str, good: bool, message: &'static str) {
+        if !good {
+            self.0.push(FieldError { field, code: "invalid", message });
+        }
+    }
+
+    /// Refuses the request when any field was noted.
+    pub(crate) fn end(self) -> ApiResult<()> {
+        if self.0.is_empty() {
+            return Ok(());
+        }
+        let told: Vec<String> =
+            self.0.iter().map(|FieldError { field, message, .. }| format!("{field} {message}")).collect();
+        let mut error = ApiError::unprocessable(format!("Validation failed: {}", told.join("; ")));
+        error.fields = self.0;
+        Err(error)
+    }
 }
 
 /// What handlers return.
@@ -20,7 +56,7 @@ pub(crate) type ApiResult<T> = Result<T, ApiError>;
 
 impl ApiError {
     pub(crate) fn new(status: StatusCode, message: impl Into<String>) -> Self {
-        Self { status, message: message.into() }
+        Self { status, message: message.into(), fields: Vec::new() }
     }
 
     pub(crate) fn bad_request(message: impl Into<String>) -> Self {
@@ -79,6 +115,10 @@ impl From<Problem> for ApiError {
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        (self.status, Json(ErrorMessage { message: self.message })).into_response()
+        if self.fields.is_empty() {
+            return (self.status, Json(ErrorMessage { message: self.message })).into_response();
+        }
+        let body = json!({ "message": self.message, "errors": self.fields });
+        (self.status, Json(body)).into_response()
     }
 }

@@ -154,6 +154,18 @@ pub(crate) fn forgive(transaction: &Transaction<'_>, lost_at: Timestamp) -> Resu
     Ok(())
 }
 
+/// The agents that are connected, by name.
+pub(crate) fn connected(transaction: &Transaction<'_>) -> Result<Vec<AgentRow>, Problem> {
+    let mut statement = transaction
+        .prepare_cached("SELECT * FROM agents WHERE state = 'connected' ORDER BY name, created_at")?;
+    let mut rows = statement.query([])?;
+    let mut agents = Vec::new();
+    while let Some(row) = rows.next()? {
+        agents.push(read(row)?);
+    }
+    Ok(agents)
+}
+
 /// The agents that have been silent for too long.
 pub(crate) fn silent(transaction: &Transaction<'_>, now: Timestamp) -> Result<Vec<AgentRow>, Problem> {
     let mut statement = transaction

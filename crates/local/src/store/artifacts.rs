@@ -191,6 +191,12 @@ pub(crate) fn of_build(
     Ok(artifacts)
 }
 
+/// Forgets an artifact. Its bytes are for the caller to remove.
+pub(crate) fn delete(transaction: &Transaction<'_>, id: Uuid) -> Result<(), Problem> {
+    transaction.prepare_cached("DELETE FROM artifacts WHERE id = ?1")?.execute([id.to_string()])?;
+    Ok(())
+}
+
 /// Says how an upload ended.
 pub(crate) fn set_state(
     transaction: &Transaction<'_>,

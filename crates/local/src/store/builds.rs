@@ -107,7 +107,7 @@ impl Default for NewBuild {
     }
 }
 
-fn read(row: &Row<'_>) -> Result<BuildRow, Problem> {
+pub(super) fn read(row: &Row<'_>) -> Result<BuildRow, Problem> {
     Ok(BuildRow {
         id: row.id("id")?,
         pipeline: row.id("pipeline")?,

@@ -21,6 +21,19 @@ pub(crate) fn organization(
     })
 }
 
+/// The id of something that a server has one of; the same for as long as the database is.
+pub(crate) fn id_of(transaction: &Transaction<'_>, name: &str) -> Result<uuid::Uuid, Problem> {
+    schema::identity(transaction, name)
+}
+
+/// When an id was made.
+pub(crate) fn born(id: uuid::Uuid) -> jiff::Timestamp {
+    let (seconds, nanoseconds) = id.get_timestamp().map_or((0, 0), |made| made.to_unix());
+    let seconds = i64::try_from(seconds).unwrap_or_default();
+    let nanoseconds = i32::try_from(nanoseconds).unwrap_or_default();
+    jiff::Timestamp::new(seconds, nanoseconds).unwrap_or_default()
+}
+
 /// The id of the registration token.
 pub(crate) fn token_id(transaction: &Transaction<'_>) -> Result<uuid::Uuid, Problem> {
     schema::identity(transaction, "token")

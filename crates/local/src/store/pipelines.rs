@@ -80,6 +80,12 @@ pub(crate) fn save(transaction: &Transaction<'_>, pipeline: &PipelineRow) -> Res
     Ok(())
 }
 
+/// Removes a pipeline with its builds.
+pub(crate) fn delete(transaction: &Transaction<'_>, id: Uuid) -> Result<(), Problem> {
+    transaction.prepare_cached("DELETE FROM pipelines WHERE id = ?1")?.execute([id.to_string()])?;
+    Ok(())
+}
+
 /// The next build number of a pipeline.
 pub(crate) fn next_number(transaction: &Transaction<'_>, pipeline: Uuid) -> Result<i64, Problem> {
     Ok(transaction
@@ -99,13 +105,36 @@ pub(crate) struct QueueRow {
 pub(crate) fn queue(transaction: &Transaction<'_>, key: &str) -> Result<Option<QueueRow>, Problem> {
     transaction
         .prepare_cached("SELECT * FROM queues WHERE key = ?1")?
-        .query_row([key], |row| {
-            Ok((|| {
-                Ok(QueueRow { id: row.id("id")?, key: row.column("key")?, paused: row.column("paused")? })
-            })())
-        })
+        .query_row([key], |row| Ok(read_queue(row)))
         .optional()?
         .transpose()
+}
+
+fn read_queue(row: &Row<'_>) -> Result<QueueRow, Problem> {
+    Ok(QueueRow { id: row.id("id")?, key: row.column("key")?, paused: row.column("paused")? })
+}
+
+/// Every queue by key.
+pub(crate) fn queues(transaction: &Transaction<'_>) -> Result<Vec<QueueRow>, Problem> {
+    let mut statement = transaction.prepare_cached("SELECT * FROM queues ORDER BY key")?;
+    let mut rows = statement.query([])?;
+    let mut queues = Vec::new();
+    while let Some(row) = rows.next()? {
+        queues.push(read_queue(row)?);
+    }
+    Ok(queues)
+}
+
+/// Removes a queue. One with jobs that have not ended must stay.
+pub(crate) fn delete_queue(transaction: &Transaction<'_>, queue: &QueueRow) -> Result<(), Problem> {
+    let waiting: bool = transaction
+        .prepare_cached("SELECT 1 FROM jobs WHERE queue = ?1 AND kind = 'script' AND finished_at IS NULL")?
+        .exists([&queue.key])?;
+    if waiting {
+        return Err(Problem::Refused(format!("queue {} has jobs that have not ended", queue.key)));
+    }
+    transaction.prepare_cached("DELETE FROM queues WHERE id = ?1")?.execute([queue.id.to_string()])?;
+    Ok(())
 }
 
 /// Makes sure that the queue exists.

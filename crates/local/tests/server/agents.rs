@@ -31,7 +31,7 @@ async fn an_acquired_job_runs_to_its_end() {
     rig.v3(Method::POST, "disconnect", &access, None).await.ok();
     let build = rig.current().await;
     assert_eq!((&build["state"], &build["jobs"][0]["state"]), (&json!("passed"), &json!("passed")));
-    let log = rig.v2(Method::GET, &format!("jobs/{id}/log"), None).await.ok();
+    let log = rig.v2(Method::GET, &format!("jobs/{id}/log?plain=true"), None).await.ok();
     assert_eq!(log["content"], "hello\n");
     rig.finish_job(&id, token, "0").await.refused(422);
 }
@@ -125,7 +125,9 @@ async fn chunks_may_come_late_twice_and_out_of_order() {
     rig.finish_job(&id, &token, "0").await.ok();
     rig.chunk(&id, &token, 2, offsets[1], pieces[1]).await.ok();
     rig.chunk(&id, &token, 9, 100, b"too late").await.refused(422);
-    for path in [format!("jobs/{id}/log"), format!("pipelines/demo/builds/1/jobs/{id}/log")] {
+    for path in
+        [format!("jobs/{id}/log?plain=true"), format!("pipelines/demo/builds/1/jobs/{id}/log?plain=true")]
+    {
         assert_eq!(rig.v2(Method::GET, &path, None).await.ok()["content"], "first\nsecond\n");
     }
 }

@@ -107,7 +107,7 @@ impl Rig {
 
     /// The build as it stands.
     pub(crate) async fn current(&self) -> Value {
-        self.v2(Method::GET, "pipelines/demo/builds/1", None).await.ok()
+        self.v2(Method::GET, "pipelines/demo/builds/1?include_retried_jobs=true", None).await.ok()
     }
 
     /// The newest job whose name is `name`.

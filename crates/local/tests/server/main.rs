@@ -11,6 +11,7 @@ mod harness;
 mod logs;
 mod oidc;
 mod rest;
+mod rest_lists;
 mod stack_rules;
 mod stacks;
 mod time;

@@ -1,5 +1,7 @@
 //! Annotations of a build.
 
+use std::collections::HashMap;
+
 use axum::Json;
 use axum::extract::{Path, State};
 use serde_json::{Value, json};
@@ -10,12 +12,12 @@ use crate::store::data::{self, Annotation};
 
 pub(super) async fn list(
     State(app): State<Shared>,
-    Path((_, slug, number)): Path<(String, String, String)>,
+    Path(path): Path<HashMap<String, String>>,
 ) -> ApiResult<Json<Vec<Value>>> {
     let annotations = app
         .store
         .transact(move |transaction| {
-            let (_, build) = super::build(transaction, &slug, &number)?;
+            let (_, build) = super::build(transaction, &path)?;
             data::annotations(transaction, build.id)
         })
         .await?;

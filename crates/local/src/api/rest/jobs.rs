@@ -1,4 +1,4 @@
-//! Single jobs: log, cancel, retry, unblock.
+//! Single jobs: environment, cancel, retry, unblock.
 
 use std::collections::HashMap;
 
@@ -10,54 +10,58 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::Shared;
-use super::super::error::{ApiError, ApiResult};
-use super::super::extract::{self, BaseUrl, Body, Params};
+use super::super::error::ApiResult;
+use super::super::extract::{self, BaseUrl, Body};
 use super::render::{self, Links};
 use crate::build::{Event, JobState, Policy};
-use crate::log;
-use crate::pipeline::step::Env;
+use crate::pipeline::env as environment;
+use crate::pipeline::step::{Env, Kind};
 use crate::problem::Problem;
 use crate::store::jobs::OwnedJob;
-use crate::store::{builds, jobs, logs, pipelines};
+use crate::store::{agents, builds, facts, jobs};
 
 /// A job's path comes with and without pipeline and build; the id is all that counts.
-type JobPath = Path<HashMap<String, String>>;
+pub(super) type JobPath = Path<HashMap<String, String>>;
 
-fn id(path: &HashMap<String, String>) -> ApiResult<Uuid> {
-    extract::id("job", path.get("job").map_or("", String::as_str))
+pub(super) fn id(path: &HashMap<String, String>) -> ApiResult<Uuid> {
+    extract::id("job", super::segment(path, "job"))
 }
 
-#[derive(Deserialize)]
-pub(super) struct LogQuery {
-    /// Only what comes after this byte of the raw log.
-    #[serde(default)]
-    offset: i64,
-}
-
-pub(super) async fn log(
+pub(super) async fn show(
     State(app): State<Shared>,
+    base: BaseUrl,
     Path(path): JobPath,
-    Params(LogQuery { offset }): Params<LogQuery>,
 ) -> ApiResult<Json<Value>> {
     let id = id(&path)?;
-    if offset < 0 {
-        return Err(ApiError::bad_request("offset must not be negative"));
-    }
-    let (ended, excerpt) = app
+    let links = Links::new(&app, &base);
+    let job = app.store.transact(move |transaction| render::one_job(transaction, id, &links)).await?;
+    Ok(Json(job))
+}
+
+/// The environment of a job, as its agent gets it.
+pub(super) async fn env(
+    State(app): State<Shared>,
+    BaseUrl(base): BaseUrl,
+    Path(path): JobPath,
+) -> ApiResult<Json<Value>> {
+    let id = id(&path)?;
+    let slug = app.config.organization.clone();
+    let env = app
         .store
         .transact(move |transaction| {
-            let state = jobs::state(transaction, id)?;
-            Ok((state.is_terminal(), logs::read_from(transaction, id, offset, usize::MAX)?))
+            let owned = jobs::get(transaction, id)?;
+            let agent = owned.job.agent.map(|agent| agents::get(transaction, agent)).transpose()?.flatten();
+            let organization = facts::organization(transaction, &slug, &base)?;
+            let facts = facts::of_job(transaction, organization, &owned, agent.as_ref())?;
+            match &facts.step.kind {
+                Kind::Command(command) => Ok(environment::environment(&facts, command)),
+                _ => {
+                    Err(Problem::Refused(format!("job {id} is not a command job, so it has no environment")))
+                }
+            }
         })
         .await?;
-    let log = log::read(&excerpt, ended).map_err(|error| Problem::Corrupt(error.to_string()))?;
-    Ok(Json(json!({
-        "content": log::plain(&log.bytes),
-        "size": log.bytes.len(),
-        "next_offset": log.end,
-        "complete": ended,
-        "header_times": [],
-    })))
+    Ok(Json(json!({ "env": env })))
 }
 
 pub(super) async fn cancel(
@@ -119,12 +123,10 @@ where
             with(transaction, &owned, &policy, Timestamp::now())?;
             let changed = jobs::get(transaction, id)?;
             let shown = match (changed.job.retried_in, changed.job.state) {
-                (Some(next), state) if state != JobState::Canceling => jobs::get(transaction, next)?,
-                _ => changed,
+                (Some(next), state) if state != JobState::Canceling => next,
+                _ => id,
             };
-            let build = builds::get(transaction, shown.build)?;
-            let pipeline = pipelines::by_id(transaction, build.pipeline)?;
-            render::job(transaction, &pipeline, &build, &shown.job, &links)
+            render::one_job(transaction, shown, &links)
         })
         .await?;
     Ok(Json(job))

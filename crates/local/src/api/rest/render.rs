@@ -1,188 +1,208 @@
-//! Pipelines, builds and jobs as REST answers.
+//! Pipelines, builds, jobs and agents as REST answers.
+
+mod job;
 
 use std::collections::HashMap;
 
+use base64::Engine;
+use jiff::Timestamp;
 use rusqlite::Transaction;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::Shared;
 use super::super::extract::BaseUrl;
-use crate::build::{Job, JobKind, JobState};
-use crate::pipeline::step::{Kind, Step};
+use super::filter::Pairs;
+use crate::build::{Job, JobState};
 use crate::problem::Problem;
-use crate::store::builds::{self, BuildRow};
+use crate::store::agents::AgentRow;
+use crate::store::builds::{self, BuildRow, PullRequest};
 use crate::store::pipelines::PipelineRow;
-use crate::store::{agents, data, jobs};
+use crate::store::{data, facts};
+
+pub(super) use job::one_job;
 
 /// Where things are found.
 #[derive(Clone)]
-pub(super) struct Links {
+pub(crate) struct Links {
     base: String,
     organization: String,
 }
 
 impl Links {
-    pub(super) fn new(app: &Shared, BaseUrl(base): &BaseUrl) -> Self {
+    pub(crate) fn new(app: &Shared, BaseUrl(base): &BaseUrl) -> Self {
         Self { base: base.clone(), organization: app.config.organization.clone() }
     }
 
-    fn api(&self, path: &str) -> String {
-        format!("{}/v2/organizations/{}/{path}", self.base, self.organization)
+    /// An address in the REST API, below the organisation.
+    pub(crate) fn api(&self, path: &str) -> String {
+        let url = format!("{}/v2/organizations/{}/{path}", self.base, self.organization);
+        url.trim_end_matches('/').to_owned()
     }
 
-    fn page(&self, path: &str) -> String {
-        format!("{}/{}/{path}", self.base, self.organization)
+    /// An address of the page, below the organisation.
+    pub(crate) fn page(&self, path: &str) -> String {
+        let url = format!("{}/{}/{path}", self.base, self.organization);
+        url.trim_end_matches('/').to_owned()
     }
+}
+
+/// How much of a build is shown.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Shape {
+    without_jobs: bool,
+    without_pipeline: bool,
+    with_retried_jobs: bool,
+}
+
+impl Shape {
+    /// As the query asks.
+    pub(super) fn asked(query: &Pairs) -> Self {
+        Self {
+            without_jobs: query.is_true("exclude_jobs"),
+            without_pipeline: query.is_true("exclude_pipeline"),
+            with_retried_jobs: query.is_true("include_retried_jobs"),
+        }
+    }
+}
+
+/// A time as the hosted service writes it: always with milliseconds.
+pub(crate) fn stamp(time: Timestamp) -> String {
+    format!("{time:.3}")
+}
+
+/// The id of something in the GraphQL API.
+pub(crate) fn graphql_id(kind: &str, id: Uuid) -> String {
+    base64::engine::general_purpose::STANDARD.encode(format!("{kind}---{id}"))
 }
 
 /// A pipeline.
 pub(super) fn pipeline(row: &PipelineRow, links: &Links) -> Value {
     json!({
         "id": row.id,
+        "graphql_id": graphql_id("Pipeline", row.id),
         "slug": row.slug,
         "name": row.name,
+        "description": Value::Null,
         "repository": row.repository,
         "configuration": row.configuration,
         "default_branch": row.default_branch,
-        "created_at": row.created_at,
+        "provider": { "id": "git", "settings": {} },
+        "visibility": "private",
+        "created_at": stamp(row.created_at),
+        "archived_at": Value::Null,
         "url": links.api(&format!("pipelines/{}", row.slug)),
         "builds_url": links.api(&format!("pipelines/{}/builds", row.slug)),
         "web_url": links.page(&row.slug),
     })
 }
 
-/// A build with its jobs.
+/// A build, with its jobs unless the shape says otherwise.
 pub(super) fn build(
     transaction: &Transaction<'_>,
     pipeline_row: &PipelineRow,
     row: &BuildRow,
     links: &Links,
+    shape: Shape,
 ) -> Result<Value, Problem> {
     let build = builds::load(transaction, row)?;
-    let steps: HashMap<Uuid, (usize, &Step)> =
-        build.steps.iter().enumerate().map(|(index, placed)| (placed.id, (index, &placed.step))).collect();
-    let mut ordered: Vec<&Job> = build.jobs.iter().collect();
-    // Stable, so jobs of one step keep their order of creation.
-    ordered.sort_by_key(|job| steps.get(&job.step).map_or(usize::MAX, |(index, _)| *index));
-    let jobs = ordered
-        .into_iter()
-        .map(|job| match steps.get(&job.step) {
-            Some((_, step)) => job_of_step(transaction, pipeline_row, row, job, step, links),
-            None => Err(Problem::Corrupt(format!("job {} has no step", job.id))),
-        })
-        .collect::<Result<Vec<_>, _>>()?;
     let path = format!("pipelines/{}/builds/{}", pipeline_row.slug, row.number);
     let author = row.author.as_ref().map(|(name, email)| json!({ "name": name, "email": email }));
-    Ok(json!({
+    let mut shown = json!({
         "id": row.id,
+        "graphql_id": graphql_id("Build", row.id),
         "number": row.number,
         "state": row.state.as_str(),
         "blocked": build.jobs.iter().any(|job| job.state == JobState::Blocked),
+        "cancel_reason": Value::Null,
+        "tag": row.tag,
         "branch": row.branch,
         "commit": row.commit,
         "message": row.message,
         "source": row.source,
         "author": author,
+        "creator": Value::Null,
         "env": row.env,
         "meta_data": data::all(transaction, row.id)?,
-        "created_at": row.created_at,
-        "scheduled_at": row.created_at,
-        "started_at": row.started_at,
-        "finished_at": row.finished_at,
+        "created_at": stamp(row.created_at),
+        "scheduled_at": stamp(row.created_at),
+        "started_at": row.started_at.map(stamp),
+        "finished_at": row.finished_at.map(stamp),
+        "pull_request": row.pull_request.as_ref().map(pull_request),
+        "rebuilt_from": row.rebuilt_from.map(|(id, number)| {
+            let path = format!("pipelines/{}/builds/{number}", pipeline_row.slug);
+            json!({ "id": id, "number": number, "url": links.api(&path) })
+        }),
+        "triggered_from": row.triggered_from.as_ref().map(|from| {
+            json!({
+                "build_id": from.build,
+                "build_number": from.number,
+                "build_pipeline_slug": from.pipeline,
+            })
+        }),
+        "cluster_id": facts::id_of(transaction, "cluster")?,
         "url": links.api(&path),
         "web_url": links.page(&format!("{}/builds/{}", pipeline_row.slug, row.number)),
-        "pipeline": pipeline(pipeline_row, links),
-        "jobs": jobs,
-    }))
-}
-
-/// One job.
-pub(super) fn job(
-    transaction: &Transaction<'_>,
-    pipeline: &PipelineRow,
-    build: &BuildRow,
-    job: &Job,
-    links: &Links,
-) -> Result<Value, Problem> {
-    let (step, _) = builds::step(transaction, job.step)?;
-    job_of_step(transaction, pipeline, build, job, &step, links)
-}
-
-fn job_of_step(
-    transaction: &Transaction<'_>,
-    pipeline: &PipelineRow,
-    build: &BuildRow,
-    job: &Job,
-    step: &Step,
-    links: &Links,
-) -> Result<Value, Problem> {
-    let mut shown = json!({
-        "id": job.id,
-        "type": jobs::kind_name(job.kind),
-        "name": step.label,
-        "step_key": step.key,
-        "step": { "id": job.step },
-        "state": rest_state(job),
-        "job_state": job.state.as_str(),
-        "created_at": job.created_at,
-        "scheduled_at": job.scheduled_at,
-        "runnable_at": job.runnable_at,
-        "started_at": job.started_at,
-        "finished_at": job.finished_at,
     });
-    if let (JobKind::Command, Kind::Command(command), Value::Object(fields)) =
-        (job.kind, &step.kind, &mut shown)
-    {
-        let path = format!("pipelines/{}/builds/{}/jobs/{}/log", pipeline.slug, build.number, job.id);
-        fields.insert("log_url".to_owned(), json!(links.api(&path)));
-        fields.insert("command".to_owned(), json!(command.script));
-        command_fields(transaction, job, fields)?;
+    if !shape.without_pipeline {
+        shown["pipeline"] = pipeline(pipeline_row, links);
+    }
+    if !shape.without_jobs {
+        let mut ordered: Vec<&Job> = build.jobs.iter().collect();
+        if !shape.with_retried_jobs {
+            ordered.retain(|job| job.retried_in.is_none());
+        }
+        let places: HashMap<Uuid, usize> =
+            build.steps.iter().enumerate().map(|(index, placed)| (placed.id, index)).collect();
+        // Stable, so jobs of one step keep their order of creation.
+        ordered.sort_by_key(|job| places.get(&job.step).copied().unwrap_or(usize::MAX));
+        let place = job::Place { pipeline: pipeline_row, build: row, links };
+        shown["jobs"] = ordered
+            .into_iter()
+            .map(|job| match places.get(&job.step) {
+                Some(index) => job::render(transaction, place, job, &build.steps[*index], &build.steps),
+                None => Err(Problem::Corrupt(format!("job {} has no step", job.id))),
+            })
+            .collect::<Result<Vec<_>, _>>()?
+            .into();
     }
     Ok(shown)
 }
 
-fn command_fields(
-    transaction: &Transaction<'_>,
-    job: &Job,
-    fields: &mut Map<String, Value>,
-) -> Result<(), Problem> {
-    let agent = match job.agent {
-        Some(id) => agents::get(transaction, id)?.map(|agent| {
-            json!({ "id": agent.id, "name": agent.name, "hostname": agent.hostname, "meta_data": agent.tags })
-        }),
-        None => None,
-    };
-    let events: Vec<Value> = jobs::events(transaction, job.id)?
-        .into_iter()
-        .map(|event| json!({ "type": event.kind, "detail": event.detail, "at": event.at }))
-        .collect();
-    let more = json!({
-        "agent": agent,
-        "agent_query_rules": job.rules,
-        "priority": { "number": job.priority },
-        "exit_status": job.exit_status,
-        "signal": job.signal,
-        "signal_reason": job.signal_reason,
-        "soft_failed": job.soft_failed,
-        "retried": job.retried_in.is_some(),
-        "retried_in_job_id": job.retried_in,
-        "retries_count": job.retry_count,
-        "parallel_group_index": job.parallel.map(|(index, _)| index),
-        "parallel_group_total": job.parallel.map(|(_, total)| total),
-        "events": events,
-    });
-    if let Value::Object(more) = more {
-        fields.extend(more);
-    }
-    Ok(())
+fn pull_request(one: &PullRequest) -> Value {
+    json!({
+        "id": one.id,
+        "base": one.base_branch,
+        "repository": one.repository,
+        "labels": one.labels,
+        "draft": one.draft,
+    })
 }
 
-/// The state as the REST API tells it.
-pub(super) fn rest_state(job: &Job) -> &'static str {
-    match job.state {
-        JobState::Finished if job.kind != JobKind::Command || job.exit_status == Some(0) => "passed",
-        JobState::Finished => "failed",
-        state => state.as_str(),
-    }
+/// An agent, without the job that it has.
+pub(super) fn agent(row: &AgentRow, links: &Links) -> Value {
+    let state = match row.state.as_str() {
+        "connected" if row.stopping => "stopping",
+        state => state,
+    };
+    json!({
+        "id": row.id,
+        "graphql_id": graphql_id("Agent", row.id),
+        "url": links.api(&format!("agents/{}", row.id)),
+        "web_url": links.page("agents"),
+        "name": row.name,
+        "connection_state": state,
+        "hostname": row.hostname,
+        "ip_address": Value::Null,
+        "user_agent": format!("buildkite-agent/{}", row.version),
+        "version": row.version,
+        "creator": Value::Null,
+        "created_at": stamp(row.created_at),
+        "last_seen_at": stamp(row.last_seen),
+        "priority": Value::Null,
+        "meta_data": row.tags,
+        "paused": row.pause.is_some(),
+        "paused_note": row.pause.as_ref().map(|pause| &pause.note),
+        "paused_until": row.pause.as_ref().map(|pause| stamp(pause.until)),
+    })
 }
