@@ -12,6 +12,7 @@ pub(crate) mod facts;
 pub(crate) mod jobs;
 pub(crate) mod keys;
 pub(crate) mod listing;
+mod loaded;
 pub(crate) mod logs;
 pub(crate) mod pipelines;
 pub(crate) mod repositories;
@@ -73,8 +74,11 @@ impl Store {
                 transaction.commit()?;
                 Ok(value)
             });
-            if result.is_ok() && connection.total_changes() != before {
-                revision.send_modify(|revision| *revision += 1);
+            if connection.total_changes() != before {
+                match &result {
+                    Ok(_) => revision.send_modify(|revision| *revision += 1),
+                    Err(_) => loaded::clear(),
+                }
             }
             // The caller may have gone away; the change stands all the same.
             let _gone = answer.send(result);
@@ -105,6 +109,7 @@ fn serve(
         // One request that goes wrong must not take the others with it. Its transaction is rolled back as it
         // is dropped, so nothing is left half-done.
         if catch_unwind(AssertUnwindSafe(|| work(&mut connection))).is_err() {
+            loaded::clear();
             tracing::error!("a request broke off; its changes were rolled back");
         }
         match schema::next_deadline(&connection) {

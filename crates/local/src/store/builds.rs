@@ -7,6 +7,7 @@ use rusqlite::{OptionalExtension, Row, Transaction, named_params};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::loaded::{self, Parts, Taken};
 use super::row::{Columns, json, millis};
 use super::{data, jobs, pipelines};
 use crate::build::layout::{self, Place};
@@ -180,15 +181,37 @@ pub(crate) fn recent(
 
 /// The build with its steps and jobs.
 pub(crate) fn load(transaction: &Transaction<'_>, row: &BuildRow) -> Result<Build, Problem> {
-    Ok(Build {
+    let (build, taken) = take(transaction, row)?;
+    keep(build.clone(), &taken);
+    Ok(build)
+}
+
+/// The build with its steps and jobs, to be changed and handed to [`keep`].
+fn take(transaction: &Transaction<'_>, row: &BuildRow) -> Result<(Build, Taken), Problem> {
+    let mut taken = loaded::take(row.id);
+    let (steps, jobs) = match taken.found.take() {
+        Some((Parts { steps, mut jobs }, stale)) => {
+            for job in jobs.iter_mut().filter(|job| stale.contains(&job.id)) {
+                *job = jobs::get(transaction, job.id)?.job;
+            }
+            (steps, jobs)
+        }
+        None => (steps(transaction, row.id)?, jobs::of_build(transaction, row.id)?),
+    };
+    let build = Build {
         id: row.id,
         state: row.state,
         cancel_requested: row.cancel_requested,
         started_at: row.started_at,
         finished_at: row.finished_at,
-        steps: steps(transaction, row.id)?,
-        jobs: jobs::of_build(transaction, row.id)?,
-    })
+        steps,
+        jobs,
+    };
+    Ok((build, taken))
+}
+
+fn keep(build: Build, taken: &Taken) {
+    loaded::keep(build.id, taken, Parts { steps: build.steps, jobs: build.jobs });
 }
 
 fn steps(transaction: &Transaction<'_>, build: Uuid) -> Result<Vec<PlacedStep>, Problem> {
@@ -301,8 +324,10 @@ pub(crate) fn apply(
     now: Timestamp,
 ) -> Result<(), Problem> {
     let row = get(transaction, build)?;
-    let mut build = load(transaction, &row)?;
-    run(transaction, &mut build, event, policy, now)
+    let (mut build, taken) = take(transaction, &row)?;
+    run(transaction, &mut build, event, policy, now)?;
+    keep(build, &taken);
+    Ok(())
 }
 
 fn run(

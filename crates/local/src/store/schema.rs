@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use rusqlite::{Connection, OptionalExtension};
 use uuid::Uuid;
 
-use super::row;
+use super::{loaded, row};
 use crate::problem::Problem;
 
 /// Raised with every change to the tables.
@@ -55,6 +55,7 @@ CREATE TABLE jobs (
     finished_at INTEGER, deadline INTEGER
 );
 CREATE INDEX jobs_of_build ON jobs (build);
+CREATE INDEX jobs_of_step ON jobs (step);
 CREATE INDEX jobs_scheduled ON jobs (queue, scheduled_at, seq) WHERE state = 'scheduled';
 CREATE INDEX jobs_dispatch ON jobs (queue, rules, priority DESC, scheduled_at, seq) WHERE state = 'scheduled';
 CREATE INDEX jobs_deadline ON jobs (deadline) WHERE deadline IS NOT NULL;
@@ -146,6 +147,7 @@ pub(super) fn prepare(connection: &Connection) -> Result<(), Problem> {
             )));
         }
     }
+    loaded::watch(connection)?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(())
 }
