@@ -76,7 +76,7 @@ fn on_this_machine() -> Result<()> {
     let script = demo.say_where_to_look()?;
     let service = ["get", "service", "buildkite-local", "--output=jsonpath={.spec.clusterIP}"];
     let address = demo.kubectl.output(&service)?;
-    progress::note(&format!("  The page       http://{address}:8384, any name, with this password:"));
+    progress::note(&format!("  The page       http://{address}:8384; this token signs in:"));
     progress::note(&format!("                 {script} {PASSWORD}"));
     progress::note("  Clean up       make clean-demo");
     Ok(())
@@ -103,7 +103,7 @@ fn on_own_cluster(repo: &str) -> Result<()> {
     progress::note(&format!(
         "  The page       {script} port-forward service/buildkite-local 8384, then http://127.0.0.1:8384,"
     ));
-    progress::note("                 any name, with this password:");
+    progress::note("                 and sign in with this token:");
     progress::note(&format!("                 {script} {PASSWORD}"));
     progress::note(&format!("  Clean up       make clean-demo IMAGE_REPO={repo}, with the same KUBECONFIG"));
     Ok(())

@@ -44,6 +44,8 @@ pub(crate) struct App {
     pub(crate) stack_limits: Mutex<Limiter<stacks::limits::Caller>>,
     /// Signs the tokens of jobs.
     pub(crate) issuer: Issuer,
+    /// What the page knows of this run of the server.
+    pub(crate) run: page::Run,
 }
 
 /// The handle that handlers share.
@@ -65,6 +67,7 @@ impl App {
             files,
             stack_limits: Mutex::default(),
             issuer: Issuer::default(),
+            run: page::Run::begin(),
         })
     }
 
@@ -92,7 +95,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .merge(git::router())
         .merge(files::router())
         .merge(oidc::well_known())
-        .merge(page::router())
+        .merge(page::router(&app))
         .merge(faults::router(&app))
         .fallback(async || ApiError::not_found("there is nothing at this path"))
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())

@@ -150,6 +150,11 @@ impl Config {
         })
     }
 
+    /// Whether the page is open to everybody on this machine: on loopback, unless somebody has set a token.
+    pub(crate) fn is_open(&self) -> bool {
+        self.listen.ip().is_loopback() && self.api_token.is_none()
+    }
+
     /// Checks the settings and fills in the tokens of a loopback server.
     pub(crate) fn tokens(&self) -> Result<Tokens, ConfigError> {
         let Intervals { ping, job_status, heartbeat } = self.intervals;

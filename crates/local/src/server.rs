@@ -85,6 +85,11 @@ impl Server {
     /// Answers until `shutdown` ends; requests under way are finished.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), ServerError> {
         let breakable = self.app.config.faults.is_some();
+        let stopping = self.app.run.stopping.clone();
+        let shutdown = async move {
+            shutdown.await;
+            stopping.cancel();
+        };
         let timer = tokio::spawn(timer::run(self.app));
         let served = if breakable {
             let service = self.router.into_make_service_with_connect_info::<Cut>();

@@ -14,6 +14,7 @@ pub(crate) mod keys;
 pub(crate) mod listing;
 mod loaded;
 pub(crate) mod logs;
+pub(crate) mod overview;
 pub(crate) mod pipelines;
 pub(crate) mod repositories;
 mod row;
@@ -94,7 +95,6 @@ impl Store {
 
     /// A number that grows with every transaction that changed something, before its caller is answered.
     /// Whoever shows the state follows it; several changes may be seen as one.
-    #[allow(dead_code, reason = "for those who show the state as it changes")]
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
     }

@@ -87,10 +87,8 @@ impl ApiError {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     }
 
-    pub(crate) fn message(&self) -> &str {
-        &self.message
-    }
-
+    /// The status of the answer.
+    #[cfg(test)]
     pub(crate) fn status(&self) -> StatusCode {
         self.status
     }

@@ -1,124 +1,91 @@
-//! The page: pipelines with their builds, and one build with its steps and logs. Rendered here, no scripts.
+//! The page: a shell with scripts, the views that the scripts ask for, and a stream that says when to ask again.
 //!
-//! It shows what the REST API guards with its token, so it is served without one on loopback only; elsewhere
-//! the API token opens it, as the password of HTTP basic authentication or in `Authorization: Bearer`.
+//! The shell and its assets hold nothing secret and are served to everybody. Everything below `/-/` that
+//! shows or changes something goes through [`guard::Visitor`].
 
-mod html;
+mod assets;
+mod events;
+mod guard;
+mod log;
+mod markdown;
+mod view;
 
 use axum::Router;
-use axum::extract::{FromRequestParts, Path, State};
-use axum::http::request::Parts;
-use axum::http::{StatusCode, header};
-use axum::response::{Html, IntoResponse, Response};
-use axum::routing::get;
+use axum::extract::{Path, State};
+use axum::middleware::from_extractor_with_state;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodRouter, get, post};
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
 
-use super::Shared;
+use super::agent::new_token;
 use super::error::ApiError;
-use crate::log;
-use crate::problem::Problem;
-use crate::store::{builds, data, jobs, logs, pipelines};
-use html::{BuildPage, JobView};
+use super::{Shared, rest};
 
-const BUILDS_SHOWN: u32 = 20;
-/// How much of a log one page shows: its end.
-const LOG_SHOWN: i64 = 256 * 1024;
+/// One run of the server, as pages see it.
+pub(crate) struct Run {
+    /// Tells this run from others.
+    id: String,
+    /// What the cookie of a visitor who has signed in holds.
+    session: String,
+    /// The server is going down: answers that would not end by themselves end now.
+    pub(crate) stopping: CancellationToken,
+}
+
+impl Run {
+    /// A new run: nobody has signed in.
+    pub(crate) fn begin() -> Self {
+        let id = Uuid::new_v4().simple().to_string();
+        Self { id, session: new_token("bkls"), stopping: CancellationToken::new() }
+    }
+}
 
 /// The routes of the page.
-pub(crate) fn router() -> Router<Shared> {
-    Router::new().route("/", get(index)).route("/{org}/{pipeline}/builds/{number}", get(build))
+pub(crate) fn router(app: &Shared) -> Router<Shared> {
+    let guarded = Router::new()
+        .route("/pipelines", get(view::pipelines::list))
+        .route("/pipelines/{pipeline}", get(view::pipelines::show))
+        .route("/pipelines/{pipeline}/builds/{number}", get(view::build::show))
+        .route("/jobs/{job}", get(view::job::show))
+        .route("/jobs/{job}/log", get(log::show))
+        .route("/agents", get(view::agents::show))
+        .route("/events", get(events::stream))
+        // What people change goes the way of scripts, with the visitor's session in place of the API token.
+        .nest("/rest/{org}", rest::routes())
+        .route_layer(from_extractor_with_state::<guard::Visitor, _>(app.clone()));
+    let open = Router::new()
+        .route("/session", post(guard::sign_in).delete(guard::sign_out))
+        .route("/assets/{version}/{name}", get(assets::serve));
+    Router::new()
+        .nest("/-", guarded.merge(open))
+        .route("/", get(index))
+        .route("/agents", get(index))
+        .route("/{org}/{pipeline}", page())
+        .route("/{org}/{pipeline}/builds", page())
+        .route("/{org}/{pipeline}/builds/{number}", page())
+        .route("/{org}/{pipeline}/builds/{number}/jobs/{job}", page())
 }
 
-/// A person who may look.
-struct Viewer;
-
-impl FromRequestParts<Shared> for Viewer {
-    type Rejection = Response;
-
-    async fn from_request_parts(parts: &mut Parts, app: &Shared) -> Result<Self, Response> {
-        use base64::Engine;
-        if app.config.listen.ip().is_loopback() {
-            return Ok(Self);
-        }
-        let given =
-            parts.headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or("");
-        let password = match given.split_once(' ') {
-            Some(("Bearer", token)) => Some(token.to_owned()),
-            Some(("Basic", encoded)) => base64::engine::general_purpose::STANDARD
-                .decode(encoded)
-                .ok()
-                .and_then(|bytes| String::from_utf8(bytes).ok())
-                .and_then(|text| text.split_once(':').map(|(_, password)| password.to_owned())),
-            _ => None,
-        };
-        if password.as_deref() == Some(app.tokens.api.as_str()) {
-            return Ok(Self);
-        }
-        let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"buildkite-local\"")];
-        Err((StatusCode::UNAUTHORIZED, challenge, "The API token is the password.").into_response())
-    }
+/// A page below the organisation. Such paths take nothing else: to clients that try, nothing is there.
+fn page() -> MethodRouter<Shared> {
+    get(shell).fallback(nothing)
 }
 
-/// An error as a page.
-struct PageError(ApiError);
-
-impl From<Problem> for PageError {
-    fn from(problem: Problem) -> Self {
-        Self(problem.into())
-    }
+async fn nothing() -> ApiError {
+    ApiError::not_found("there is nothing at this path")
 }
 
-impl IntoResponse for PageError {
-    fn into_response(self) -> Response {
-        (self.0.status(), Html(html::error(self.0.message()))).into_response()
-    }
+async fn index(State(app): State<Shared>) -> Response {
+    assets::shell(&app.config.organization)
 }
 
-async fn index(_: Viewer, State(app): State<Shared>) -> Result<Html<String>, PageError> {
-    let found = app
-        .store
-        .transact(|transaction| {
-            pipelines::all(transaction)?
-                .into_iter()
-                .map(|pipeline| {
-                    let recent = builds::recent(transaction, pipeline.id, BUILDS_SHOWN)?;
-                    Ok((pipeline, recent))
-                })
-                .collect::<Result<Vec<_>, Problem>>()
-        })
-        .await?;
-    Ok(Html(html::index(&app.config.organization, &found)))
-}
-
-async fn build(
-    _: Viewer,
+/// The script reads from the path what to show.
+async fn shell(
     State(app): State<Shared>,
-    Path((organization, slug, number)): Path<(String, String, i64)>,
-) -> Result<Html<String>, PageError> {
-    if organization != app.config.organization {
-        return Err(Problem::not_found("organization", organization).into());
+    Path(path): Path<std::collections::HashMap<String, String>>,
+) -> Response {
+    match path.get("org") {
+        Some(organization) if *organization == app.config.organization => assets::shell(organization),
+        _ => nothing().await.into_response(),
     }
-    let page = app
-        .store
-        .transact(move |transaction| {
-            let pipeline = pipelines::get(transaction, &slug)?;
-            let row = builds::by_number(transaction, pipeline.id, number)?;
-            let build = builds::load(transaction, &row)?;
-            let mut steps = Vec::new();
-            for placed in build.steps {
-                let mut views = Vec::new();
-                for job in build.jobs.iter().filter(|job| job.step == placed.id) {
-                    let events = jobs::events(transaction, job.id)?;
-                    let from = logs::length(transaction, job.id)?.saturating_sub(LOG_SHOWN).max(0);
-                    let excerpt = logs::read_from(transaction, job.id, from, usize::MAX)?;
-                    let log = log::read(&excerpt, job.state.is_terminal())
-                        .map_err(|error| Problem::Corrupt(error.to_string()))?;
-                    views.push(JobView { job: job.clone(), events, log: log::plain(&log.bytes) });
-                }
-                steps.push((placed, views));
-            }
-            let annotations = data::annotations(transaction, row.id)?;
-            Ok(BuildPage { pipeline, build: row, steps, annotations })
-        })
-        .await?;
-    Ok(Html(html::build(&page)))
 }

@@ -43,8 +43,13 @@ pub(crate) fn root(app: &Shared) -> Router<Shared> {
         .route_layer(from_extractor_with_state::<ApiToken, _>(app.clone()))
 }
 
-/// The routes below an organisation.
+/// The routes below an organisation, for callers with the API token.
 pub(crate) fn router(app: &Shared) -> Router<Shared> {
+    routes().route_layer(from_extractor_with_state::<ApiUser, _>(app.clone()))
+}
+
+/// The same routes for whoever mounts them, who also says who may use them.
+pub(crate) fn routes() -> Router<Shared> {
     let mut router = Router::new()
         .route("/", get(account::organization))
         .route("/builds", get(builds::list))
@@ -80,7 +85,7 @@ pub(crate) fn router(app: &Shared) -> Router<Shared> {
             .route(&format!("/jobs/{{job}}/{action}"), handler.clone())
             .route(&format!("/pipelines/{{pipeline}}/builds/{{number}}/jobs/{{job}}/{action}"), handler);
     }
-    router.route_layer(from_extractor_with_state::<ApiUser, _>(app.clone()))
+    router
 }
 
 /// The build that a path names by pipeline and number.

@@ -40,7 +40,8 @@ impl StackRow {
     }
 }
 
-fn read(row: &Row<'_>) -> Result<StackRow, Problem> {
+/// A stack from its row.
+pub(super) fn read(row: &Row<'_>) -> Result<StackRow, Problem> {
     Ok(StackRow {
         id: row.id("id")?,
         key: row.column("key")?,

@@ -241,8 +241,6 @@ async fn annotations_with_encoded_contexts_are_removed() {
     let note = json!({"body": "<b>", "context": "a.b/c", "style": "info"});
     rig.v3(Method::POST, &path, &token, Some(note)).await.ok();
     rig.v3(Method::POST, &path, &token, Some(json!({"body": "x", "style": "loud"}))).await.refused(422);
-    let page = rig.send(rig.request(Method::GET, "/local/demo/builds/1")).await;
-    assert!(page.body.as_str().unwrap().contains("&lt;b&gt;"));
     let listed = rig.v2(Method::GET, "pipelines/demo/builds/1/annotations", None).await.ok();
     let expected = json!([{"context": "a.b/c", "style": "info", "scope": "build", "job_id": null, "priority": 3, "body": "<b>"}]);
     assert_eq!(listed, expected);

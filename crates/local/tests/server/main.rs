@@ -10,6 +10,7 @@ mod git;
 mod harness;
 mod logs;
 mod oidc;
+mod page;
 mod rest;
 mod rest_lists;
 mod stack_rules;
