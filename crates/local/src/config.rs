@@ -27,6 +27,10 @@ pub struct Config {
     pub max_artifact_bytes: u64,
     /// Artifacts from this size on are sent in parts, when the client can.
     pub multipart_from_bytes: u64,
+    /// The secrets of jobs: a YAML file of names and values, read again for every request.
+    pub secrets: Option<PathBuf>,
+    /// Tokens for repositories: a YAML file of git hosts and tokens, read again for every request.
+    pub git_credentials: Option<PathBuf>,
     /// The organisation's slug.
     pub organization: String,
     /// What agents and stacks register with. Must be given unless the address is loopback.
@@ -82,6 +86,8 @@ impl Default for Config {
             listen: SocketAddr::from(([127, 0, 0, 1], 8384)),
             database: None,
             artifacts: None,
+            secrets: None,
+            git_credentials: None,
             max_artifact_bytes: 5 * GIB,
             multipart_from_bytes: GIB / 16,
             organization: "local".to_owned(),

@@ -25,10 +25,12 @@ mod oidc;
 mod pipeline;
 mod problem;
 mod rate_limit;
+mod secret;
 mod server;
 mod store;
 mod timer;
 
 pub use config::{Config, ConfigError, Intervals};
 pub use fault::{Action, Answer, BadFault, Fault, Faults, Standing};
+pub use secret::SecretsError;
 pub use server::{Server, ServerError};

@@ -13,6 +13,7 @@ use crate::build::job::DEFAULT_QUEUE;
 use crate::config::{Config, ConfigError};
 use crate::depot::Depot;
 use crate::problem::Problem;
+use crate::secret::{GitCredentials, Secrets, SecretsError};
 use crate::store::{Store, agents, pipelines};
 use crate::timer;
 
@@ -47,6 +48,9 @@ pub enum ServerError {
         /// Why not.
         reason: String,
     },
+    /// A file of secrets cannot be used.
+    #[error(transparent)]
+    Secrets(#[from] SecretsError),
     /// The directory for artifacts cannot be used.
     #[error("cannot prepare the directory for artifacts")]
     Artifacts(#[source] std::io::Error),
@@ -59,6 +63,8 @@ impl Server {
     /// Opens the database and the listener. Nothing is answered until [`Server::run`].
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
         let tokens = config.tokens()?;
+        Secrets::read(config.secrets.as_deref())?;
+        GitCredentials::read(config.git_credentials.as_deref())?;
         let path = config.database.clone();
         let database = |problem: Problem| ServerError::Database {
             path: path.as_ref().map_or_else(|| "in memory".to_owned(), |path| path.display().to_string()),

@@ -9,6 +9,7 @@ mod dispatch;
 mod jobs;
 mod logs;
 mod pipelines;
+mod secrets;
 mod sessions;
 mod steps;
 
@@ -51,6 +52,7 @@ pub(crate) fn router() -> Router<Shared> {
         .route("/jobs/{job}/pipelines/{uuid}", get(pipelines::status))
         .merge(artifacts::router())
         .merge(super::oidc::router())
+        .merge(secrets::router())
         .route("/steps/{step}/cancel", post(steps::cancel))
         .route("/builds/{build}/cancel", post(builds::cancel))
 }

@@ -33,6 +33,14 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 5 * 1024, value_name = "MIB")]
     max_artifact_size: u64,
 
+    /// YAML file with the secrets of jobs: NAME: value, or NAME: {value: …, pipelines: [slug, …]}
+    #[arg(long, env = "BUILDKITE_LOCAL_SECRETS", value_name = "FILE")]
+    secrets: Option<PathBuf>,
+
+    /// YAML file with tokens for git repositories by host, for agents that ask the server for them
+    #[arg(long, env = "BUILDKITE_LOCAL_GIT_CREDENTIALS", value_name = "FILE")]
+    git_credentials: Option<PathBuf>,
+
     /// Token that agents and stacks register with [default on loopback: local-agent-token]
     #[arg(long, env = "BUILDKITE_LOCAL_AGENT_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     agent_token: Option<String>,
@@ -82,6 +90,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         listen: args.listen,
         database: args.database,
         artifacts: args.artifacts,
+        secrets: args.secrets,
+        git_credentials: args.git_credentials,
         max_artifact_bytes: args.max_artifact_size.saturating_mul(1024 * 1024),
         organization: args.organization,
         agent_token: args.agent_token,

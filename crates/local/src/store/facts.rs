@@ -39,6 +39,11 @@ pub(crate) fn token_id(transaction: &Transaction<'_>) -> Result<uuid::Uuid, Prob
     schema::identity(transaction, "token")
 }
 
+/// The id under which a secret is known.
+pub(crate) fn secret_id(transaction: &Transaction<'_>, name: &str) -> Result<uuid::Uuid, Problem> {
+    schema::identity(transaction, &format!("secret {name}"))
+}
+
 /// Everything that a job's environment is made of; with the agent's part once `agent` has the job.
 pub(crate) fn of_job(
     transaction: &Transaction<'_>,

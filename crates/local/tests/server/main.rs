@@ -13,6 +13,7 @@ mod oidc;
 mod page;
 mod rest;
 mod rest_lists;
+mod secrets;
 mod stack_rules;
 mod stacks;
 mod time;
