@@ -1,10 +1,17 @@
 //! The command line.
 
+mod act;
+mod agents;
 mod build;
+mod builds;
 mod client;
 mod connection;
+mod line;
+mod log;
+mod reference;
 mod repository;
 mod serve;
+mod table;
 mod terminal;
 mod watch;
 
@@ -26,6 +33,22 @@ enum Command {
     Serve(serve::Args),
     /// Start a build of a pipeline file on a server
     Build(build::Args),
+    /// Print the log of a job, or of all jobs of a build
+    Log(log::Args),
+    /// Cancel a build or a job
+    Cancel(act::Args),
+    /// Run a job again, or all failed jobs of a build
+    Retry(act::Args),
+    /// Let a blocked build go on
+    Unblock(act::UnblockArgs),
+    /// List builds
+    Builds(builds::Args),
+    /// List artifacts, or download them
+    Artifacts(builds::ArtifactArgs),
+    /// List agents, or stop, pause and resume one
+    Agents(agents::Args),
+    /// List queues, or pause and resume one
+    Queue(agents::QueueArgs),
 }
 
 /// An error of the command itself, as opposed to a build that failed.
@@ -52,5 +75,13 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Serve(args) => serve::run(args).await,
         Command::Build(args) => build::run(args).await,
+        Command::Log(args) => log::run(args).await,
+        Command::Cancel(args) => act::cancel(args).await,
+        Command::Retry(args) => act::retry(args).await,
+        Command::Unblock(args) => act::unblock(args).await,
+        Command::Builds(args) => builds::run(args).await,
+        Command::Artifacts(args) => builds::artifacts(args).await,
+        Command::Agents(args) => agents::run(args).await,
+        Command::Queue(args) => agents::queue(args).await,
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::fault::Faults;
 
 /// Tokens that work without being set, on loopback only.
-const LOOPBACK_AGENT_TOKEN: &str = "local-agent-token";
+pub(crate) const LOOPBACK_AGENT_TOKEN: &str = "local-agent-token";
 pub(crate) const LOOPBACK_API_TOKEN: &str = "local-api-token";
 
 const GIB: u64 = 1024 * 1024 * 1024;

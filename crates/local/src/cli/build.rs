@@ -67,7 +67,8 @@ pub(super) struct Args {
     connection: Connection,
 }
 
-fn pair(text: &str) -> Result<(String, String), String> {
+/// `KEY=VALUE`, for flags.
+pub(super) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
         _ => Err("must be KEY=VALUE".to_owned()),
@@ -96,7 +97,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     });
     let build = client.create_build(&slug, &body).await?;
     let terminal = Terminal::stdout();
-    terminal.line(Tone::Plain, &format!("build {slug}/{} {}", build.number, build.web_url));
+    terminal.line(Tone::Plain, &format!("build {} {}", build.name(), build.web_url));
     if args.watch {
         return watch::watch(&client, &slug, build.number, &terminal).await;
     }

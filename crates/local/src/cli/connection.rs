@@ -15,7 +15,8 @@ pub(super) struct Connection {
         env = "BUILDKITE_LOCAL_URL",
         default_value = "http://127.0.0.1:8384",
         value_name = "URL",
-        help_heading = "Server"
+        help_heading = "Server",
+        global = true
     )]
     server: String,
 
@@ -25,7 +26,8 @@ pub(super) struct Connection {
         env = "BUILDKITE_LOCAL_ORGANIZATION",
         default_value = "local",
         value_name = "SLUG",
-        help_heading = "Server"
+        help_heading = "Server",
+        global = true
     )]
     organization: String,
 
@@ -35,7 +37,8 @@ pub(super) struct Connection {
         env = "BUILDKITE_LOCAL_API_TOKEN",
         hide_env_values = true,
         value_name = "TOKEN",
-        help_heading = "Server"
+        help_heading = "Server",
+        global = true
     )]
     api_token: Option<String>,
 
@@ -45,7 +48,8 @@ pub(super) struct Connection {
         env = "BUILDKITE_LOCAL_API_TOKEN_FILE",
         value_name = "FILE",
         conflicts_with = "api_token",
-        help_heading = "Server"
+        help_heading = "Server",
+        global = true
     )]
     api_token_file: Option<PathBuf>,
 }

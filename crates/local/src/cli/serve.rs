@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use bk_ops::logging::LogArgs;
 
+use super::terminal::Terminal;
+use crate::config::LOOPBACK_AGENT_TOKEN;
 use crate::{Config, Faults, Server};
 
 /// Flags of `serve`.
@@ -30,7 +32,7 @@ pub(super) struct Args {
     artifacts: Option<PathBuf>,
 
     /// The largest artifact, in MiB
-    #[arg(long, default_value_t = 5 * 1024, value_name = "MIB")]
+    #[arg(long, env = "BUILDKITE_LOCAL_MAX_ARTIFACT_SIZE", default_value_t = 5 * 1024, value_name = "MIB")]
     max_artifact_size: u64,
 
     /// YAML file with the secrets of jobs: NAME: value, or NAME: {value: …, pipelines: [slug, …]}
@@ -50,7 +52,7 @@ pub(super) struct Args {
     api_token: Option<String>,
 
     /// Slug of the organization
-    #[arg(long, default_value = "local", value_name = "SLUG")]
+    #[arg(long, env = "BUILDKITE_LOCAL_ORGANIZATION", default_value = "local", value_name = "SLUG")]
     organization: String,
 
     /// URL under which agents and people reach the server [default: as each request addressed it]
@@ -58,19 +60,25 @@ pub(super) struct Args {
     external_url: Option<String>,
 
     /// A queue besides "default"; may be repeated. Without any, queues are created when first named
-    #[arg(long = "queue", value_name = "KEY")]
+    #[arg(long = "queue", env = "BUILDKITE_LOCAL_QUEUES", value_delimiter = ',', value_name = "KEY")]
     queues: Vec<String>,
 
     /// Seconds without a heartbeat after which an agent is lost
-    #[arg(long, default_value_t = 180, value_name = "SECONDS")]
+    #[arg(long, env = "BUILDKITE_LOCAL_AGENT_LOST_AFTER", default_value_t = 180, value_name = "SECONDS")]
     agent_lost_after: u64,
 
     /// Let tests put faults into the server's way: see the API under /_faults
-    #[arg(long)]
+    #[arg(long, env = "BUILDKITE_LOCAL_FAULTS")]
     faults: bool,
 
     /// Whether stacks that call more often than the hosted service allows are refused
-    #[arg(long, value_enum, default_value = "on", value_name = "ON-OFF")]
+    #[arg(
+        long,
+        env = "BUILDKITE_LOCAL_RATE_LIMITS",
+        value_enum,
+        default_value = "on",
+        value_name = "ON-OFF"
+    )]
     rate_limits: Switch,
 
     #[command(flatten)]
@@ -103,12 +111,32 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         faults: args.faults.then(Faults::default),
         ..Config::default()
     };
+    let url = config.external_url.clone();
+    let token = match &config.agent_token {
+        Some(_) => "$BUILDKITE_LOCAL_AGENT_TOKEN",
+        None => LOOPBACK_AGENT_TOKEN,
+    };
     let server = Server::bind(config).await?;
     tracing::info!(
         page = %format_args!("http://{}/", server.local_addr()),
         endpoint = %format_args!("http://{}/v3", server.local_addr()),
         "listening"
     );
+    Terminal::stdout()
+        .lines(&welcome(&url.unwrap_or_else(|| format!("http://{}", server.local_addr())), token));
     server.run(async move { stop.cancelled().await }).await?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// How to use a server that has started.
+fn welcome(url: &str, token: &str) -> Vec<String> {
+    let url = url.trim_end_matches('/');
+    [
+        format!("The page     {url}/"),
+        format!("An agent     buildkite-agent start --endpoint {url}/v3 --token {token}"),
+        format!("A stack      endpoint {url}/v3, token {token}"),
+        format!("A build      buildkite-local build --server {url} --watch"),
+        "Ctrl-C stops the server.".to_owned(),
+    ]
+    .into()
 }

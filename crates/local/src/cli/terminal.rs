@@ -1,6 +1,7 @@
 //! What the command line prints.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "printing is what this module is for")]
 
+use std::cell::RefCell;
 use std::io::{IsTerminal, Write};
 
 /// One line on standard error.
@@ -13,9 +14,11 @@ pub(super) fn note(text: &str) {
     eprintln!("note: {text}");
 }
 
-/// Standard output, coloured on a terminal.
+/// Standard output, coloured on a terminal, with a status below what was printed.
 pub(super) struct Terminal {
+    interactive: bool,
     colours: bool,
+    status: RefCell<String>,
 }
 
 /// What a line is about.
@@ -29,17 +32,19 @@ pub(super) enum Tone {
 
 impl Terminal {
     pub(super) fn stdout() -> Self {
-        Self { colours: std::io::stdout().is_terminal() && std::env::var_os("NO_COLOR").is_none() }
+        let interactive = std::io::stdout().is_terminal();
+        let colours = interactive && std::env::var_os("NO_COLOR").is_none();
+        Self { interactive, colours, status: RefCell::default() }
     }
 
-    /// One line of a job's log. Its own colours stay on a terminal and go elsewhere.
-    pub(super) fn log(&self, title: &str, text: &str) {
-        let text = last_state(text);
-        if self.colours {
-            self.line(Tone::Plain, &format!("{title} | {text}\u{1b}[0m"));
-        } else {
-            self.line(Tone::Plain, &format!("{title} | {}", without_escapes(text)));
-        }
+    /// Whether a person is looking.
+    pub(super) fn is_interactive(&self) -> bool {
+        self.interactive
+    }
+
+    /// Whether escape sequences are wanted.
+    pub(super) fn has_colours(&self) -> bool {
+        self.colours
     }
 
     /// One line.
@@ -50,65 +55,53 @@ impl Terminal {
             Tone::Bad => "\u{1b}[31m",
             Tone::Quiet => "\u{1b}[2m",
         };
+        let status = self.status.borrow();
+        if !status.is_empty() {
+            print!("\r\u{1b}[2K");
+        }
         if self.colours && !code.is_empty() {
             println!("{code}{text}\u{1b}[0m");
         } else {
             println!("{text}");
         }
-        // A reader of a pipe sees lines as they come; a closed pipe is noticed at the next print.
-        let _closed = std::io::stdout().flush();
-    }
-}
-
-/// What a terminal would show of a line that was overwritten by carriage returns, as progress displays are.
-fn last_state(text: &str) -> &str {
-    let text = text.trim_end_matches('\r');
-    text.rsplit('\r').next().unwrap_or(text)
-}
-
-/// Text without escape sequences.
-fn without_escapes(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut rest = text.chars();
-    while let Some(c) = rest.next() {
-        if c != '\u{1b}' {
-            plain.push(c);
-            continue;
+        if !status.is_empty() {
+            print!("{status}");
         }
-        match rest.next() {
-            // Control sequences end with a letter or one of a few signs; their parameters come before.
-            Some('[') => drop(rest.find(|c| ('@'..='~').contains(c))),
-            // Strings to the terminal end with BEL, or with ESC and a backslash.
-            Some('_' | ']' | 'P' | '^') => {
-                let end = rest.find(|c| matches!(c, '\u{7}' | '\u{1b}'));
-                if end == Some('\u{1b}') {
-                    rest.next();
-                }
-            }
-            _ => {}
+        flush();
+    }
+
+    /// Several lines.
+    pub(super) fn lines(&self, lines: &[String]) {
+        for line in lines {
+            self.line(Tone::Plain, line);
         }
     }
-    plain
+
+    /// Text as it is.
+    pub(super) fn raw(&self, text: &str) {
+        debug_assert!(self.status.borrow().is_empty(), "a status would be torn");
+        print!("{text}");
+        flush();
+    }
+
+    /// Replaces the status, which stays below all lines. Only people see it; an empty one goes away.
+    pub(super) fn status(&self, text: &str) {
+        if !self.interactive {
+            return;
+        }
+        let width = terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0));
+        let cut: String = text.chars().take(width.saturating_sub(1)).collect();
+        let mut status = self.status.borrow_mut();
+        if *status == cut {
+            return;
+        }
+        print!("\r\u{1b}[2K{cut}");
+        *status = cut;
+        flush();
+    }
 }
 
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
-
-    use super::*;
-
-    #[rstest]
-    #[case("plain", "plain")]
-    #[case("\u{1b}[90m$\u{1b}[0m make", "$ make")]
-    #[case("\u{1b}[38;5;48mx\u{1b}[K", "x")]
-    #[case("a\u{1b}]8;;http://x\u{7}b\u{1b}]8;;\u{1b}\\c", "abc")]
-    #[case("cut \u{1b}[3", "cut ")]
-    fn escapes_go(#[case] raw: &str, #[case] plain: &str) {
-        assert_eq!(without_escapes(raw), plain);
-    }
-
-    #[test]
-    fn progress_shows_its_last_state() {
-        assert_eq!(last_state("10%\r50%\r100%, done\r"), "100%, done");
-    }
+fn flush() {
+    // A reader of a pipe sees lines as they come; a closed pipe is noticed at the next print.
+    let _closed = std::io::stdout().flush();
 }
