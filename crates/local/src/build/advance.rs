@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::dependencies::{Graph, Readiness};
 use super::job::Ending;
+use super::verdict::PlacedStep;
 use super::{Build, Job, JobKind, JobState, Refusal, retry};
 use crate::pipeline::step::{Command, Kind};
 
@@ -90,7 +91,7 @@ fn apply(
             change(build, *job, changed, |job| job.cancel(now))?;
             ended(build, *job, context, changed);
         }
-        Event::CancelStep { step, stop_by } => cancel_step(build, *step, *stop_by, now, changed),
+        Event::CancelStep { step, stop_by } => cancel_step(build, *step, *stop_by, context, changed),
         Event::Promised { job, exit_status } => {
             change(build, *job, changed, |job| job.promise(*exit_status))?;
         }
@@ -201,20 +202,21 @@ fn cancel_step(
     build: &mut Build,
     step: Uuid,
     stop_by: Option<Timestamp>,
-    now: Timestamp,
+    context: &mut Context<'_>,
     changed: &mut BTreeSet<Uuid>,
 ) {
-    let steps: BTreeSet<Uuid> = build
-        .steps
-        .iter()
-        .filter(|placed| placed.id == step || placed.group == Some(step))
-        .map(|placed| placed.id)
-        .collect();
-    cancel_all(build, now, changed, |job| steps.contains(&job.step));
-    let canceling = |job: &&mut Job| job.state == JobState::Canceling && steps.contains(&job.step);
-    for job in build.jobs.iter_mut().filter(canceling) {
-        job.stop_by = [job.stop_by, stop_by].into_iter().flatten().min();
-        changed.insert(job.id);
+    let member = |placed: &&PlacedStep| placed.id == step || placed.group == Some(step);
+    let steps: BTreeSet<Uuid> = build.steps.iter().filter(member).map(|placed| placed.id).collect();
+    let open = |job: &&Job| !job.state.is_terminal() && steps.contains(&job.step);
+    let jobs: Vec<Uuid> = build.jobs.iter().filter(open).map(|job| job.id).collect();
+    for id in jobs {
+        let canceled = change(build, id, changed, |job| {
+            job.cancel(context.now)?;
+            job.stop_by = [job.stop_by, stop_by].into_iter().flatten().min();
+            Ok(())
+        });
+        canceled.expect("what has not ended can be cancelled");
+        ended(build, id, context, changed);
     }
 }
 

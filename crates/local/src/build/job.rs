@@ -403,3 +403,6 @@ impl Job {
             }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -242,6 +242,45 @@ fn cancelling_a_build_ends_waiting_jobs_at_once_and_running_ones_when_they_answe
 }
 
 #[test]
+fn cancelling_a_step_ends_its_jobs_and_hurries_its_agents() {
+    let mut bench = Bench::new(
+        "steps: [{label: a, command: x, parallelism: 2, soft_fail: true}, wait, {label: b, command: x}]",
+    );
+    let running = bench.build.jobs[0].id;
+    bench.start(running);
+    let (step, stop_by) = (bench.build.jobs[0].step, Some(bench.now));
+    bench.event(&Event::CancelStep { step, stop_by }).unwrap();
+    let first = &bench.build.jobs[0];
+    assert_eq!((first.state, first.stop_by), (JobState::Canceling, stop_by));
+    assert_eq!(bench.state("a"), JobState::Canceled);
+    bench.event(&Event::DeadlinePassed { job: running }).unwrap();
+    // A soft failure does not hold up the rest.
+    assert_eq!((bench.build.jobs[0].state, bench.state("b")), (JobState::Canceled, JobState::Scheduled));
+    bench.event(&Event::CancelStep { step, stop_by: None }).unwrap();
+    assert_eq!(bench.state("b"), JobState::Scheduled);
+}
+
+#[rstest]
+#[case::hard("", BuildState::Failing)]
+#[case::soft(", soft_fail: [{exit_status: 3}]", BuildState::Running)]
+#[case::another_is_soft(", soft_fail: [{exit_status: 4}]", BuildState::Failing)]
+#[case::retried(", retry: {automatic: [{exit_status: 3, limit: 1}]}", BuildState::Running)]
+fn a_promised_failure_counts_before_the_end(#[case] attributes: &str, #[case] expected: BuildState) {
+    let yaml = format!(
+        "steps: [{{label: a, command: x{attributes}}}, {{label: b, command: x, cancel_on_build_failing: true}}]"
+    );
+    let mut bench = Bench::new(&yaml);
+    let id = bench.job("a").id;
+    bench.start(id);
+    bench.event(&Event::Promised { job: id, exit_status: 3 }).unwrap();
+    assert_eq!((bench.state("a"), bench.build.state), (JobState::Running, expected));
+    let failing = expected == BuildState::Failing;
+    assert_eq!(bench.state("b") == JobState::Canceled, failing);
+    bench.end(id, 3);
+    assert_eq!(bench.build.state == BuildState::Failed, failing);
+}
+
+#[test]
 fn a_stack_ends_only_what_no_agent_has() {
     let mut bench = Bench::new(WAITED);
     let (mine, other) = (Uuid::from_u128(77), Uuid::from_u128(78));
