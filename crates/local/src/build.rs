@@ -1,6 +1,7 @@
 //! Builds: the states of jobs, and what an event changes. Pure; the store loads and saves.
 
 pub(crate) mod advance;
+pub(crate) mod attributes;
 mod dependencies;
 pub(crate) mod job;
 pub(crate) mod layout;

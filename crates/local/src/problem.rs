@@ -1,6 +1,7 @@
 //! Why a request is refused, in the server's own terms. The HTTP side maps each to a status.
 
 use crate::build::Refusal;
+use crate::build::attributes::AttributeProblem;
 use crate::pipeline::PipelineProblem;
 
 /// A refused or failed request.
@@ -15,6 +16,9 @@ pub(crate) enum Problem {
     /// A transition that the job's state does not allow.
     #[error(transparent)]
     Job(#[from] Refusal),
+    /// An attribute of a step cannot be read or changed as asked.
+    #[error(transparent)]
+    Attribute(#[from] AttributeProblem),
     /// The pipeline is not valid.
     #[error("the pipeline is invalid: {0}")]
     Pipeline(#[from] PipelineProblem),

@@ -14,6 +14,7 @@ pub(crate) mod keys;
 pub(crate) mod listing;
 mod loaded;
 pub(crate) mod logs;
+pub(crate) mod metrics;
 pub(crate) mod overview;
 pub(crate) mod pipelines;
 pub(crate) mod repositories;

@@ -8,6 +8,7 @@ mod data;
 mod dispatch;
 mod jobs;
 mod logs;
+mod metrics;
 mod pipelines;
 mod secrets;
 mod sessions;
@@ -27,6 +28,7 @@ pub(crate) fn router() -> Router<Shared> {
         .route("/disconnect", post(sessions::disconnect))
         .route("/heartbeat", post(sessions::heartbeat))
         .route("/ping", get(dispatch::ping))
+        .route("/metrics", get(metrics::show))
         .route("/stop", post(control::stop))
         .route("/pause", post(control::pause))
         .route("/resume", post(control::resume))
@@ -53,6 +55,8 @@ pub(crate) fn router() -> Router<Shared> {
         .merge(artifacts::router())
         .merge(super::oidc::router())
         .merge(secrets::router())
+        .route("/steps/{step}", put(steps::update))
+        .route("/steps/{step}/export", post(steps::export))
         .route("/steps/{step}/cancel", post(steps::cancel))
         .route("/builds/{build}/cancel", post(builds::cancel))
 }

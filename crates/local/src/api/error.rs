@@ -100,7 +100,9 @@ impl From<Problem> for ApiError {
             Problem::NotFound(_) | Problem::Job(Refusal::Unknown(_)) => StatusCode::NOT_FOUND,
             Problem::Job(Refusal::Locked { .. }) => StatusCode::LOCKED,
             Problem::Job(Refusal::Promised { .. }) => StatusCode::CONFLICT,
-            Problem::Refused(_) | Problem::Job(_) | Problem::Pipeline(_) => StatusCode::UNPROCESSABLE_ENTITY,
+            Problem::Refused(_) | Problem::Job(_) | Problem::Attribute(_) | Problem::Pipeline(_) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
             Problem::Stopping => StatusCode::SERVICE_UNAVAILABLE,
             Problem::Database(_) | Problem::Corrupt(_) | Problem::Broken => {
                 tracing::error!(error = bk_ops::report::one_line(&problem), "request failed");

@@ -98,7 +98,6 @@ impl Build {
     }
 
     /// How a step came out so far. A step whose jobs never could run is `errored`.
-    #[allow(dead_code, reason = "the steps API and the page will read it")]
     pub(crate) fn step_outcome(&self, step: Uuid) -> StepOutcome {
         let jobs = self.jobs_of(step);
         let bad = || jobs.iter().filter(|job| job.state.is_terminal() && !job.is_good());

@@ -58,6 +58,7 @@ CREATE INDEX jobs_of_build ON jobs (build);
 CREATE INDEX jobs_of_step ON jobs (step);
 CREATE INDEX jobs_scheduled ON jobs (queue, scheduled_at, seq) WHERE state = 'scheduled';
 CREATE INDEX jobs_dispatch ON jobs (queue, rules, priority DESC, scheduled_at, seq) WHERE state = 'scheduled';
+CREATE INDEX jobs_unfinished ON jobs (queue, state) WHERE finished_at IS NULL AND kind = 'script';
 CREATE INDEX jobs_deadline ON jobs (deadline) WHERE deadline IS NOT NULL;
 CREATE INDEX jobs_concurrency ON jobs (concurrency_group, scheduled_at, seq) WHERE concurrency_group IS NOT NULL;
 CREATE INDEX jobs_token ON jobs (token) WHERE token IS NOT NULL;
@@ -119,6 +120,10 @@ CREATE INDEX artifacts_of_batch ON artifacts (job, batch);
 CREATE TABLE artifact_parts (
     artifact TEXT NOT NULL REFERENCES artifacts(id) ON DELETE CASCADE, part INTEGER NOT NULL,
     etag TEXT NOT NULL, PRIMARY KEY (artifact, part)
+) WITHOUT ROWID;
+
+CREATE TABLE step_updates (
+    build TEXT NOT NULL REFERENCES builds(id) ON DELETE CASCADE, uuid TEXT NOT NULL, PRIMARY KEY (build, uuid)
 ) WITHOUT ROWID;
 
 CREATE TABLE uploads (

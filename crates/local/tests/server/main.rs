@@ -8,6 +8,7 @@ mod dispatch;
 mod faults;
 mod git;
 mod harness;
+mod inside;
 mod logs;
 mod oidc;
 mod page;
