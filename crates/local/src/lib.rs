@@ -15,6 +15,7 @@
 mod api;
 mod artifact;
 mod build;
+mod cache;
 pub mod cli;
 mod config;
 mod depot;

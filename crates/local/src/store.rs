@@ -6,6 +6,7 @@
 pub(crate) mod agents;
 pub(crate) mod artifacts;
 pub(crate) mod builds;
+pub(crate) mod cache;
 pub(crate) mod data;
 pub(crate) mod dispatch;
 pub(crate) mod facts;

@@ -3,6 +3,7 @@
 mod annotations;
 mod artifacts;
 mod builds;
+mod cache;
 mod control;
 mod data;
 mod dispatch;
@@ -53,6 +54,7 @@ pub(crate) fn router() -> Router<Shared> {
         .route("/jobs/{job}/pipelines", post(pipelines::upload))
         .route("/jobs/{job}/pipelines/{uuid}", get(pipelines::status))
         .merge(artifacts::router())
+        .merge(cache::router())
         .merge(super::oidc::router())
         .merge(secrets::router())
         .route("/steps/{step}", put(steps::update))

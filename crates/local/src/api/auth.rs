@@ -204,7 +204,8 @@ impl FromRequestParts<Shared> for BuildReader {
     }
 }
 
-async fn path_parameter(parts: &mut Parts, name: &str) -> ApiResult<String> {
+/// A segment of the path, decoded: clients encode even dots.
+pub(crate) async fn path_parameter(parts: &mut Parts, name: &str) -> ApiResult<String> {
     let Path(mut parameters) = Path::<HashMap<String, String>>::from_request_parts(parts, &()).await?;
     parameters.remove(name).ok_or_else(|| ApiError::not_found("there is nothing at this path"))
 }

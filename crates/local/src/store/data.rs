@@ -57,35 +57,39 @@ impl Annotation {
     }
 }
 
-/// Replaces the annotation of this context, or adds to its body.
+/// Replaces the annotation of this context, or adds to its body. Says how many bytes the body has now.
 pub(crate) fn annotate(
     transaction: &Transaction<'_>,
     build: Uuid,
     annotation: &Annotation,
     append: bool,
     now: Timestamp,
-) -> Result<(), Problem> {
+) -> Result<u32, Problem> {
     let (scope, job) = Annotation::scope(annotation.job);
-    transaction
+    let size = transaction
         .prepare_cached(
             "INSERT INTO annotations (build, scope, job, context, style, priority, body, created_at)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)
              ON CONFLICT (build, scope, job, context) DO UPDATE SET
                  style = CASE WHEN ?5 = '' THEN style ELSE ?5 END, priority = ?6,
-                 body = CASE WHEN ?9 THEN body || ?7 ELSE ?7 END",
+                 body = CASE WHEN ?9 THEN body || ?7 ELSE ?7 END
+             RETURNING length(CAST(body AS BLOB))",
         )?
-        .execute((
-            build.to_string(),
-            scope,
-            job,
-            &annotation.context,
-            &annotation.style,
-            annotation.priority,
-            &annotation.body,
-            millis(now),
-            append,
-        ))?;
-    Ok(())
+        .query_row(
+            (
+                build.to_string(),
+                scope,
+                job,
+                &annotation.context,
+                &annotation.style,
+                annotation.priority,
+                &annotation.body,
+                millis(now),
+                append,
+            ),
+            |row| row.get(0),
+        )?;
+    Ok(size)
 }
 
 /// Removes an annotation. Says whether there was one.

@@ -39,6 +39,11 @@ pub(crate) fn token_id(transaction: &Transaction<'_>) -> Result<uuid::Uuid, Prob
     schema::identity(transaction, "token")
 }
 
+/// The id of the cache registry.
+pub(crate) fn cache_registry_id(transaction: &Transaction<'_>) -> Result<uuid::Uuid, Problem> {
+    schema::identity(transaction, "cache registry")
+}
+
 /// The id under which a secret is known.
 pub(crate) fn secret_id(transaction: &Transaction<'_>, name: &str) -> Result<uuid::Uuid, Problem> {
     schema::identity(transaction, &format!("secret {name}"))

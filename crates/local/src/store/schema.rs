@@ -126,6 +126,12 @@ CREATE TABLE step_updates (
     build TEXT NOT NULL REFERENCES builds(id) ON DELETE CASCADE, uuid TEXT NOT NULL, PRIMARY KEY (build, uuid)
 ) WITHOUT ROWID;
 
+CREATE TABLE cache_entries (
+    id TEXT PRIMARY KEY, target_paths TEXT NOT NULL, cache_key TEXT NOT NULL, blobs TEXT NOT NULL,
+    platform TEXT NOT NULL, committed INTEGER NOT NULL, expires_at INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX cache_entries_found ON cache_entries (target_paths) WHERE committed;
+
 CREATE TABLE uploads (
     job TEXT NOT NULL REFERENCES jobs(id) ON DELETE CASCADE, uuid TEXT NOT NULL, PRIMARY KEY (job, uuid)
 ) WITHOUT ROWID;

@@ -27,9 +27,9 @@ async fn a_chunk_that_explodes_is_refused() {
     let id = rig.job_id("one").await;
     let (_, token) = rig.start_job(&id).await;
     let bomb = gzip(&vec![0; 20_000_000]);
-    let message = raw(&rig, &id, &token, "sequence=1&offset=0&size=1000", bomb.clone()).await.refused(400);
+    let message = raw(&rig, &id, &token, "sequence=1&offset=0&size=1000", bomb.clone()).await.refused(422);
     assert_eq!(message, "the chunk holds more than the 1000 bytes that were announced");
-    let message = raw(&rig, &id, &token, "sequence=1&offset=0&size=20000000", bomb).await.refused(400);
+    let message = raw(&rig, &id, &token, "sequence=1&offset=0&size=20000000", bomb).await.refused(413);
     assert!(message.contains("too large"), "{message}");
     for query in ["sequence=1&offset=-1&size=1", "sequence=1&offset=9223372036854775807&size=1", "sequence=1"]
     {

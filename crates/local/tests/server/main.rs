@@ -4,6 +4,8 @@
 
 mod agents;
 mod artifacts;
+mod cache;
+mod data;
 mod dispatch;
 mod faults;
 mod git;

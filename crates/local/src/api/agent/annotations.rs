@@ -1,5 +1,7 @@
 //! Annotations that jobs write.
 
+use std::ops::RangeInclusive;
+
 use axum::Json;
 use axum::extract::State;
 use bk_buildkite::agent::Annotation as Request;
@@ -12,11 +14,13 @@ use super::super::Shared;
 use super::super::auth::JobAccess;
 use super::super::error::{ApiError, ApiResult};
 use super::super::extract::{Body, Params, Path};
+use crate::problem::Problem;
 use crate::store::data::{self, Annotation};
 
 const STYLES: [&str; 5] = ["", "success", "info", "warning", "error"];
-const MAX_BODY: usize = 1024 * 1024;
+const MAX_BODY: u32 = 1024 * 1024;
 const DEFAULT_PRIORITY: i64 = 3;
+const PRIORITIES: RangeInclusive<i64> = 1..=10;
 
 pub(super) async fn annotate(
     access: JobAccess,
@@ -27,20 +31,28 @@ pub(super) async fn annotate(
         let text = format!("style {:?} is none of success, info, warning, error", request.style);
         return Err(ApiError::unprocessable(text));
     }
-    if request.body.len() > MAX_BODY {
-        return Err(ApiError::unprocessable("the annotation is larger than 1 MiB"));
+    let priority = request.priority.unwrap_or(DEFAULT_PRIORITY);
+    if !PRIORITIES.contains(&priority) {
+        return Err(ApiError::unprocessable(format!("priority {priority} is not between 1 and 10")));
     }
     let context = if request.context.is_empty() { "default".to_owned() } else { request.context };
     let annotation = Annotation {
         job: job_scope(&request.scope, access.job)?,
         context,
         style: request.style,
-        priority: request.priority.unwrap_or(DEFAULT_PRIORITY),
+        priority,
         body: request.body,
     };
     app.store
         .transact(move |transaction| {
-            data::annotate(transaction, access.build, &annotation, request.append, Timestamp::now())
+            let now = Timestamp::now();
+            let size = data::annotate(transaction, access.build, &annotation, request.append, now)?;
+            if size > MAX_BODY {
+                return Err(Problem::Refused(format!(
+                    "the annotation would have {size} bytes; 1 MiB is allowed"
+                )));
+            }
+            Ok(())
         })
         .await?;
     Ok(Json(json!({})))

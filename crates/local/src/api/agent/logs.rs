@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::CONTENT_ENCODING;
+use axum::http::header::{CONTENT_ENCODING, CONTENT_TYPE};
 use axum::http::{HeaderMap, StatusCode};
 use bk_buildkite::agent::ChunkPosition;
 use serde_json::json;
@@ -12,7 +12,7 @@ use super::super::auth::JobAccess;
 use super::super::error::{ApiError, ApiResult};
 use super::super::extract::{Params, RawBody};
 use crate::build::JobState;
-use crate::log::{self, Chunk};
+use crate::log::{self, BadChunk, Chunk};
 use crate::problem::Problem;
 use crate::store::{jobs, logs};
 
@@ -30,8 +30,13 @@ pub(super) async fn chunk(
     if headers.get(CONTENT_ENCODING).is_none_or(|encoding| encoding != "gzip") {
         return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "log chunks must be sent with gzip"));
     }
+    let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or("text/plain");
+    if !kind.starts_with("text/plain") {
+        let text = format!("log chunks must be sent as text/plain, not {kind:?}");
+        return Err(ApiError::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+    }
     let chunk = Chunk { offset, size, gzip: body.to_vec() };
-    log::unpack(&chunk).map_err(|error| ApiError::bad_request(bk_ops::report::one_line(&error)))?;
+    log::unpack(&chunk).map_err(|error| refused(&error))?;
     let id = access.job;
     let limit = app.config.log_max_bytes;
     app.store
@@ -46,6 +51,15 @@ pub(super) async fn chunk(
         })
         .await?;
     Ok(Json(json!({})))
+}
+
+fn refused(bad: &BadChunk) -> ApiError {
+    let status = match bad {
+        BadChunk::Gzip(_) => StatusCode::BAD_REQUEST,
+        BadChunk::Size { .. } | BadChunk::Larger { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        BadChunk::TooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,
+    };
+    ApiError::new(status, bk_ops::report::one_line(bad))
 }
 
 /// Times of group headers from agents without time stamps in their logs. They are not kept.
