@@ -6,8 +6,7 @@ use axum::extract::{FromRequest, FromRequestParts, Query, Request};
 use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode};
-use serde::de::DeserializeOwned;
-use serde_json::error::Category;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use uuid::Uuid;
 
 use super::Shared;
@@ -27,20 +26,26 @@ where
         let headers = request.headers().clone();
         let bytes = raw_body(request, state).await?;
         if bytes.is_empty() {
-            return serde_json::from_str("{}").map(Self).map_err(|error| refused(&error));
+            return object(b"{}").map(Self);
         }
         require_json(&headers)?;
-        serde_json::from_slice(&bytes).map(Self).map_err(|error| refused(&error))
+        object(&bytes).map(Self)
     }
 }
 
-/// What is not JSON is a bad request; JSON of another shape than wanted cannot be processed.
-fn refused(error: &serde_json::Error) -> ApiError {
-    let status = match error.classify() {
-        Category::Data => StatusCode::UNPROCESSABLE_ENTITY,
-        Category::Io | Category::Syntax | Category::Eof => StatusCode::BAD_REQUEST,
-    };
-    ApiError::new(status, format!("the body cannot be read: {error}"))
+/// Reads a JSON object. What is not JSON is a bad request; JSON of another shape than wanted cannot be processed.
+fn object<T: DeserializeOwned>(bytes: &[u8]) -> ApiResult<T> {
+    // A list would be taken for the fields in their order.
+    let is_object = bytes.trim_ascii_start().starts_with(b"{");
+    match serde_json::from_slice(bytes) {
+        Ok(value) if is_object => Ok(value),
+        Ok(_) => Err(ApiError::unprocessable("the body must be a JSON object")),
+        Err(error) => {
+            let is_json = serde_json::from_slice::<IgnoredAny>(bytes).is_ok();
+            let status = if is_json { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::BAD_REQUEST };
+            Err(ApiError::new(status, format!("the body cannot be read: {error}")))
+        }
+    }
 }
 
 fn require_json(headers: &HeaderMap) -> ApiResult<()> {

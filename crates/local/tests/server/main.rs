@@ -12,6 +12,7 @@ mod git;
 mod harness;
 mod inside;
 mod logs;
+mod manners;
 mod oidc;
 mod page;
 mod rest;
