@@ -12,15 +12,16 @@ use crate::progress;
 
 /// Installs missing packages and builds missing programs; what is there already costs nothing.
 pub(crate) fn run() -> Result<()> {
-    packages()?;
+    packages::install(&Need::ALL)?;
     progress::note(&format!("Kubernetes: {}", kubernetes()?.display()));
     progress::note(&format!("buildkite-agent: {}", agent()?.display()));
     Ok(())
 }
 
-/// Installs the packages that are missing.
+/// Installs the packages that are missing for everything but the browser, which is large and needed by one part alone.
 pub(crate) fn packages() -> Result<()> {
-    packages::install(&Need::ALL)
+    let needs: Vec<Need> = Need::ALL.into_iter().filter(|need| *need != Need::Browser).collect();
+    packages::install(&needs)
 }
 
 /// Installs those of them that one task needs.

@@ -33,6 +33,8 @@ enum Part {
     Unit,
     /// The real agent against buildkite-local.
     Agent,
+    /// The page of buildkite-local in a real browser.
+    Browser,
     /// The demo.
     Demo,
     /// End to end on a real cluster.
@@ -59,6 +61,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.wants_cluster() || args.wants(Part::Unit) {
         deps::packages()?;
     }
+    if args.wants(Part::Browser) {
+        deps::packages_for(deps::Need::Browser)?;
+    }
     let mut passed = Passed::default();
     if args.wants(Part::Lint) {
         passed.time("lint", lint)?;
@@ -68,6 +73,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if args.wants(Part::Agent) {
         passed.time("agent", || agent(args.filter.as_deref()))?;
+    }
+    if args.wants(Part::Browser) {
+        passed.time("browser", browser)?;
     }
     if args.wants_cluster() {
         on_cluster(args, &mut passed)?;
@@ -85,7 +93,16 @@ fn lint() -> Result<()> {
 fn unit() -> Result<()> {
     // Shim tests run the program that ships, not a debug build of it.
     let shim = binaries::shim()?;
-    let mut command = cargo(&["test", "--locked", "--workspace", "--exclude", "bk-e2e", "--quiet"]);
+    let mut command = cargo(&[
+        "test",
+        "--locked",
+        "--workspace",
+        "--exclude",
+        "bk-e2e",
+        "--exclude",
+        "bk-browser",
+        "--quiet",
+    ]);
     check("running the tests that need no cluster", command.env("BUILDKITE_SHIM", shim))
 }
 
@@ -94,6 +111,11 @@ fn agent(filter: Option<&str>) -> Result<()> {
     // The tests mostly wait for agents, so more of them than there are cores run at once.
     command.arg("--test-threads=8").args(filter).env("E2E_AGENT", deps::agent()?);
     check("running the tests with the real agent", &mut command)
+}
+
+fn browser() -> Result<()> {
+    let mut command = cargo(&["test", "--locked", "--package", "bk-browser", "--quiet"]);
+    check("running the tests of the page", &mut command)
 }
 
 /// Whatever happens on the cluster, it is removed afterwards.

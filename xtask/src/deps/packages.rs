@@ -22,11 +22,14 @@ pub(crate) enum Need {
     Toolbox,
     /// The end-to-end tests.
     Tests,
+    /// The tests of the page.
+    Browser,
 }
 
 impl Need {
     /// All there are.
-    pub(crate) const ALL: [Self; 4] = [Self::Cluster, Self::Rootfs, Self::Toolbox, Self::Tests];
+    pub(crate) const ALL: [Self; 5] =
+        [Self::Cluster, Self::Rootfs, Self::Toolbox, Self::Tests, Self::Browser];
 }
 
 /// A Debian package and how to see that it, or something that takes its place, is there.
@@ -44,7 +47,7 @@ const fn package(need: Need, name: &'static str, proof: &'static [&'static str])
 }
 
 /// Beyond what the smallest Debian has.
-const PACKAGES: [Package; 13] = [
+const PACKAGES: [Package; 14] = [
     package(Need::Cluster, "containerd", &["containerd"]),
     package(Need::Cluster, "containernetworking-plugins", &["/usr/lib/cni/bridge", "/opt/cni/bin/bridge"]),
     package(Need::Cluster, "gcc", &["cc"]),
@@ -58,6 +61,7 @@ const PACKAGES: [Package; 13] = [
     package(Need::Rootfs, "mmdebstrap", &["mmdebstrap"]),
     package(Need::Toolbox, "busybox-static", &["/usr/share/doc/busybox-static"]),
     package(Need::Tests, "git", &["git"]),
+    package(Need::Browser, "chromium", &["chromium"]),
 ];
 
 /// Installs what is missing.

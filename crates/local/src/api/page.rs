@@ -3,6 +3,7 @@
 //! The shell and its assets hold nothing secret and are served to everybody. Everything below `/-/` that
 //! shows or changes something goes through [`guard::Visitor`].
 
+mod artifact;
 mod assets;
 mod events;
 mod guard;
@@ -48,6 +49,8 @@ pub(crate) fn router(app: &Shared) -> Router<Shared> {
         .route("/pipelines/{pipeline}/builds/{number}", get(view::build::show))
         .route("/jobs/{job}", get(view::job::show))
         .route("/jobs/{job}/log", get(log::show))
+        .route("/jobs/{job}/artifact", get(artifact::of_job))
+        .route("/builds/{build}/artifact", get(artifact::of_build))
         .route("/agents", get(view::agents::show))
         .route("/events", get(events::stream))
         // What people change goes the way of scripts, with the visitor's session in place of the API token.

@@ -31,6 +31,8 @@ pub(crate) struct AgentLine {
     pub(crate) version: String,
     pub(crate) tags: Vec<String>,
     pub(crate) state: String,
+    pub(crate) stopping: bool,
+    pub(crate) paused: bool,
     pub(crate) created_at: Timestamp,
     pub(crate) last_seen: Timestamp,
     pub(crate) job: Option<JobPlace>,
@@ -39,6 +41,7 @@ pub(crate) struct AgentLine {
 /// A queue, and how many jobs are where in it.
 #[derive(Debug, Clone)]
 pub(crate) struct QueueLine {
+    pub(crate) id: Uuid,
     pub(crate) key: String,
     pub(crate) paused: bool,
     pub(crate) scheduled: i64,
@@ -65,7 +68,7 @@ fn collect<T>(
 pub(crate) fn agents(transaction: &Transaction<'_>) -> Result<Vec<AgentLine>, Problem> {
     let sql = "
 SELECT agents.id, agents.name, agents.hostname, agents.version, agents.tags, agents.state, agents.created_at,
-    agents.last_seen, jobs.id AS job, json_extract(steps.definition, '$.label') AS label, builds.number,
+    agents.stopping, agents.paused_until IS NOT NULL AS paused, agents.last_seen, jobs.id AS job, json_extract(steps.definition, '$.label') AS label, builds.number,
     pipelines.slug
 FROM agents
     LEFT JOIN jobs ON jobs.agent = agents.id
@@ -92,6 +95,8 @@ LIMIT ?1";
             version: row.column("version")?,
             tags: row.json("tags")?,
             state: row.column("state")?,
+            stopping: row.column("stopping")?,
+            paused: row.column("paused")?,
             created_at: row.at("created_at")?,
             last_seen: row.at("last_seen")?,
             job,
@@ -111,7 +116,7 @@ FROM stacks ORDER BY key";
 /// The queues by key.
 pub(crate) fn queues(transaction: &Transaction<'_>) -> Result<Vec<QueueLine>, Problem> {
     let sql = "
-SELECT queues.key, queues.paused,
+SELECT queues.id, queues.key, queues.paused,
     count(CASE WHEN jobs.state = 'scheduled' THEN 1 END) AS scheduled,
     count(CASE WHEN jobs.state = 'reserved' THEN 1 END) AS reserved,
     count(CASE WHEN jobs.state IN ('assigned', 'accepted', 'running', 'canceling', 'timing_out') THEN 1 END)
@@ -121,6 +126,7 @@ FROM queues LEFT JOIN jobs ON jobs.queue = queues.key
 GROUP BY queues.key ORDER BY queues.key";
     collect(transaction, sql, [], |row| {
         Ok(QueueLine {
+            id: row.id("id")?,
             key: row.column("key")?,
             paused: row.column("paused")?,
             scheduled: row.column("scheduled")?,
@@ -152,6 +158,31 @@ WHERE jobs.build = ?1 AND job_events.detail != '' ORDER BY job_events.at, job_ev
     let told =
         collect(transaction, sql, [build.to_string()], |row| Ok((row.id("job")?, row.column("detail")?)))?;
     Ok(told.into_iter().collect())
+}
+
+/// A build that a trigger job started.
+#[derive(Debug, Clone)]
+pub(crate) struct Child {
+    pub(crate) pipeline: String,
+    pub(crate) number: i64,
+    pub(crate) state: String,
+}
+
+/// The builds that trigger jobs of this build started, by job.
+pub(crate) fn children(transaction: &Transaction<'_>, build: Uuid) -> Result<BTreeMap<Uuid, Child>, Problem> {
+    let sql = "
+SELECT jobs.id, pipelines.slug, builds.number, builds.state
+FROM jobs JOIN builds ON builds.id = jobs.child JOIN pipelines ON pipelines.id = builds.pipeline
+WHERE jobs.build = ?1";
+    let found = collect(transaction, sql, [build.to_string()], |row| {
+        let child = Child {
+            pipeline: row.column("slug")?,
+            number: row.column("number")?,
+            state: row.column("state")?,
+        };
+        Ok((row.id("id")?, child))
+    })?;
+    Ok(found.into_iter().collect())
 }
 
 /// The meta-data of a build.

@@ -12,13 +12,13 @@ export const agents = {
   start(route, show) {
     return follow('/-/agents', show);
   },
-  draw({ queues, agents: list, stacks }) {
+  draw({ cluster, queues, agents: list, stacks }) {
     const here = list.filter((agent) => agent.state === 'connected');
     const gone = list.filter((agent) => agent.state !== 'connected');
     return [
       h('div', { class: 'heading' }, h('h1', {}, 'Agents'),
         h('span', { class: 'note' }, `${count(here.length, 'agent')} and ${count(stacks.filter((one) => one.state === 'connected').length, 'stack')} connected`)),
-      h('section', {}, h('h2', {}, 'Queues'), h('ul', { class: 'queues' }, queues.map(queueCard))),
+      h('section', {}, h('h2', {}, 'Queues'), h('ul', { class: 'queues' }, queues.map((queue) => queueCard(cluster, queue)))),
       h('section', {}, h('h2', {}, 'Agents'),
         here.length === 0 ? noAgents() : h('ul', { class: 'table' }, here.map(agentRow))),
       h('section', {}, h('h2', {}, 'Stacks'),
@@ -36,7 +36,7 @@ function noAgents() {
     h('p', {}, 'Jobs wait until there is one. Start one on this machine:'), command(agentCommand()));
 }
 
-function queueCard(queue) {
+function queueCard(cluster, queue) {
   const waiting = queue.scheduled > 0 && queue.served_by === 0;
   return h('li', { class: `card queue${queue.paused ? ' paused' : ''}`, key: queue.key },
     h('div', { class: 'card-head' },
@@ -44,7 +44,7 @@ function queueCard(queue) {
       queue.paused && h('span', { class: 'badge warn' }, 'Paused'),
       button({
         name: `pause ${queue.key}`, label: queue.paused ? 'Resume' : 'Pause', work: () =>
-          act('PUT', `queues/${encodeURIComponent(queue.key)}/${queue.paused ? 'resume' : 'pause'}`),
+          act('POST', `clusters/${cluster}/queues/${queue.id}/${queue.paused ? 'resume' : 'pause'}_dispatch`),
       })),
     h('dl', { class: 'numbers' },
       number('waiting', queue.scheduled), number('reserved', queue.reserved), number('running', queue.running),
@@ -60,7 +60,7 @@ function agentRow(agent) {
   return h('li', { class: 'line', key: agent.id },
     badge(agent.state),
     h('div', { class: 'grow' },
-      h('div', { class: 'strong ellipsis' }, agent.name),
+      h('div', { class: 'strong ellipsis' }, agent.name, agent.paused && h('span', { class: 'badge warn' }, 'Paused'), agent.stopping && h('span', { class: 'badge warn' }, 'Stopping')),
       h('div', { class: 'facts note' },
         h('span', { class: 'chip' }, agent.queue), agent.tags.map((tag) => h('span', { class: 'chip' }, tag)),
         agent.version && h('span', {}, `v${agent.version}`), h('span', {}, agent.hostname))),
@@ -68,8 +68,8 @@ function agentRow(agent) {
       ? h('a', { class: 'ellipsis doing', href: `${buildPath(agent.job.pipeline, agent.job.number)}/jobs/${agent.job.id}` },
         `${agent.job.pipeline} #${agent.job.number} · ${emoji(agent.job.label ?? 'job')}`)
       : h('span', { class: 'note doing' }, agent.state === 'connected' ? 'Idle' : ['Last seen ', sinceElement(agent.last_seen)]),
-    agent.state === 'connected' &&
-      button({ name: `stop ${agent.id}`, label: 'Stop', sure: 'Really stop?', title: 'Finish its job, then disconnect', work: () => act('PUT', `agents/${agent.id}/stop`) }));
+    agent.state === 'connected' && !agent.stopping &&
+      button({ name: `stop ${agent.id}`, label: 'Stop', sure: 'Really stop?', title: 'Finish its job, then disconnect', work: () => act('PUT', `agents/${agent.id}/stop`, { force: false }) }));
 }
 
 function stackRow(stack) {

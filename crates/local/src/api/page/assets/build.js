@@ -2,11 +2,11 @@
 
 import { button, newBuild, unblock } from './actions.js';
 import { h } from './dom.js';
-import { emoji, now, shortCommit, sinceElement, span, spanElement, stepName } from './format.js';
+import { bytes, emoji, now, shortCommit, sinceElement, span, spanElement, stepName } from './format.js';
 import { drawJob, startJob } from './job.js';
 import { buildPath, buildTitle, pipelinePath } from './pipelines.js';
-import { act, follow } from './server.js';
-import { badge, isOpen, mark, summary, tally, tone, word } from './states.js';
+import { act, follow, organization } from './server.js';
+import { isOpen, mark, summary, tally, tone, word } from './states.js';
 
 /** Steps that a person folded or unfolded, by id. */
 const chosen = new Map();
@@ -53,6 +53,7 @@ function header(shown, { go, route }) {
           h('strong', { class: `word ${tone(shown.state)}` }, word(shown.state)),
           h('span', { class: 'chip' }, shown.branch), h('code', { title: shown.commit }, shortCommit(shown.commit)),
           shown.author && h('span', {}, shown.author),
+          shown.triggered_from && h('span', {}, 'triggered by ', h('a', { href: buildPath(shown.triggered_from.pipeline, shown.triggered_from.number) }, `${shown.triggered_from.pipeline} #${shown.triggered_from.number}`)),
           h('span', {}, sinceElement(shown.created_at)),
           spanElement(shown.started_at, shown.finished_at, { class: 'took' }))),
       h('div', { class: 'actions' },
@@ -103,7 +104,8 @@ function stepItems(step, shown, page) {
   if (step.kind === 'block' || step.kind === 'input') return gateItem(step);
   if (step.jobs.length === 0) return h('li', { key: step.id }, h('span', { class: 'step idle' }, mark('skipped'), h('span', { class: 'grow ellipsis' }, stepName(step))));
   const counting = inOrder(step.jobs).filter((job) => !job.retried);
-  if (counting.length === 1) return jobItem(step, counting[0], shown, page, stepName(step));
+  if (counting.length === 0 || counting.every((job) => job.status === 'broken')) return null;
+  if (counting.length === 1) return jobItem(step, counting[0], shown, page, jobName(step, counting[0]));
   const state = summary(counting);
   const holds = step.jobs.some((job) => job.id === page.route.job);
   const open = chosen.get(step.id) ?? (holds || tone(state) !== 'good');
@@ -122,8 +124,15 @@ function inOrder(jobs) {
 
 /** What a job is called among those of its step. */
 export function jobName(step, job) {
-  if (job.label) return emoji(job.label);
+  if (job.matrix) return matrixName(step, job.matrix);
   return job.parallel ? `${stepName(step)} ${job.parallel[0] + 1}/${job.parallel[1]}` : stepName(step);
+}
+
+// The label with the values of the combination in it, or after it.
+function matrixName(step, matrix) {
+  const label = step.label ?? '';
+  const filled = label.replace(/\{\{\s*matrix(?:\.([\w-]+))?\s*\}\}/g, (whole, name) => matrix[name ?? ''] ?? whole);
+  return filled !== label ? emoji(filled) : `${stepName(step)} ${Object.values(matrix).join(', ')}`;
 }
 
 function gateItem(step) {
@@ -136,7 +145,18 @@ function gateItem(step) {
         : h('span', { class: 'note' }, word(job?.status ?? 'waiting'))));
 }
 
+// A trigger leads to the build that it started.
+function triggerItem(step, job, name) {
+  const { child } = job;
+  return h('li', { key: job.id }, h('a', { class: 'step', href: buildPath(child.pipeline, child.number) },
+    mark(job.status),
+    h('span', { class: 'grow' }, h('span', { class: 'ellipsis full' }, name),
+      h('span', { class: 'ellipsis full note' }, `→ ${child.pipeline} #${child.number}, ${word(child.state).toLowerCase()}`)),
+    h('span', { class: 'note took' }, spanElement(job.started_at ?? job.runnable_at, job.finished_at))));
+}
+
 function jobItem(step, job, shown, page, name) {
+  if (job.child) return triggerItem(step, job, name);
   const current = page.route.job === job.id || step.jobs.some((other) => other.retried && other.id === page.route.job && sameSlot(other, job));
   return h('li', { key: job.id },
     h('a', {
@@ -176,7 +196,7 @@ function overview(shown, page) {
   return [
     ...annotationList(own),
     waterfall(shown, page),
-    shown.artifacts?.length > 0 && h('section', { key: 'artifacts' }, h('h2', {}, 'Artifacts'), artifactList(shown.artifacts)),
+    shown.artifacts?.length > 0 && h('section', { key: 'artifacts' }, h('h2', {}, 'Artifacts'), artifactList(shown.artifacts, shown)),
     facts.length > 0 && h('section', { key: 'meta' }, h('h2', {}, 'Meta-data'), pairs(facts)),
     env.length > 0 && h('section', { key: 'env' }, h('h2', {}, 'Environment'), pairs(env)),
   ];
@@ -194,9 +214,10 @@ export function pairs(list) {
 }
 
 /** Files that jobs kept. */
-export function artifactList(list) {
+export function artifactList(list, shown) {
+  const path = `/-/rest/${organization}/pipelines/${shown.pipeline.slug}/builds/${shown.number}/artifacts`;
   return h('ul', { class: 'table' }, list.map((one) => h('li', { class: 'line', key: one.id },
-    h('a', { class: 'grow ellipsis', href: one.url, download: '' }, one.path), h('span', { class: 'note' }, one.size))));
+    h('a', { class: 'grow ellipsis', href: `${path}/${one.id}/download`, target: '_blank' }, one.path), h('span', { class: 'note' }, bytes(one.size)))));
 }
 
 const MOST_BARS = 200;

@@ -56,7 +56,7 @@ export function drawJob(data, page) {
     // The log is kept while another tab is shown: it need not be read again.
     h('div', { class: 'panel log-pane', role: 'tabpanel', id: 'panel-log', 'aria-labelledby': 'tab-log', key: `log ${job.id}`, hidden: shown !== 'log' },
       h('div', { class: 'log-mount', mount: (node) => mountLog(node, job) })),
-    shown !== 'log' && h('div', { class: 'panel', role: 'tabpanel', id: `panel-${shown}`, 'aria-labelledby': `tab-${shown}`, key: shown }, panel(shown, job)));
+    shown !== 'log' && h('div', { class: 'panel', role: 'tabpanel', id: `panel-${shown}`, 'aria-labelledby': `tab-${shown}`, key: shown }, panel(shown, job, data.build)));
 }
 
 function moveTab(event, tabs, shown, page) {
@@ -104,9 +104,9 @@ function attempts(job, back) {
     h('a', { key: one.id, href: `${back}/jobs/${one.id}`, 'aria-current': one.id === job.id ? 'page' : null, title: word(one.status) }, String(index + 1))));
 }
 
-function panel(name, job) {
+function panel(name, job, build) {
   if (name === 'timeline') return timeline(job);
-  if (name === 'artifacts') return artifactList(job.artifacts);
+  if (name === 'artifacts') return artifactList(job.artifacts, build);
   return details(job);
 }
 

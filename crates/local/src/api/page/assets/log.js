@@ -1,8 +1,9 @@
 // The log of a job: read as it grows, folded into groups, and only those lines in the document that are seen.
 
-import { Terminal, groupOf, paletteColour } from './ansi.js';
 import { h, render } from './dom.js';
-import { clock, count, emoji, span } from './format.js';
+import { Folding } from './fold.js';
+import { clock, count } from './format.js';
+import { element, fillText } from './line.js';
 import * as server from './server.js';
 
 // How much text is taken in at once before the page may do something else.
@@ -19,23 +20,14 @@ const LARGEST = 64 * 1024 * 1024;
 const later = () => new Promise((done) => { setTimeout(done); });
 
 /** Shows the log of one job within `pane`. */
-export class LogView {
+export class LogView extends Folding {
   constructor(pane, job, { live, failed }) {
+    super(failed);
     this.job = job;
-    this.failed = failed;
-    this.terminal = new Terminal();
     this.decoder = new TextDecoder();
     this.offset = 0;
-    this.complete = false;
     this.tooLarge = false;
     this.error = null;
-    // Groups in order; `open` is what a person chose.
-    this.groups = [];
-    this.scanned = 0;
-    // The lines that are not folded away, and where each begins, in pixels.
-    this.rows = [];
-    this.offsets = [0];
-    this.heights = new Map();
     this.drawn = new Map();
     this.following = live;
     this.times = localStorage.getItem('times') === 'true';
@@ -181,100 +173,8 @@ export class LogView {
     this.draw();
   }
 
-  // Looks for group headers in the lines that are whole.
-  scan() {
-    const { lines } = this.terminal;
-    const end = this.complete ? lines.length : lines.length - 1;
-    for (; this.scanned < end; this.scanned += 1) {
-      const line = lines[this.scanned];
-      const meaning = groupOf(line.text);
-      if (meaning === 'reopen') {
-        line.hidden = true;
-        const group = this.groups.at(-1);
-        if (group) group.reopened = true;
-        this.fresh = true;
-      } else if (meaning !== null) {
-        const group = { ...meaning, index: this.groups.length, start: this.scanned, reopened: false, open: undefined };
-        line.group = group;
-        this.groups.push(group);
-        this.fresh = true;
-      }
-    }
-  }
-
-  // ---- folding and places
-
-  end(group) {
-    return this.groups[group.index + 1]?.start ?? this.terminal.lines.length;
-  }
-
-  isOpen(group) {
-    if (group.open !== undefined) return group.open;
-    if (group.kind === '+++' || group.reopened) return true;
-    // Where it happens, and where it failed.
-    return group.index === this.groups.length - 1 && (!this.complete || this.failed);
-  }
-
-  // Works out which lines are shown: all again after folding, else only what is new.
-  arrange() {
-    const { lines } = this.terminal;
-    // What follows the last line end is a line once something is in it.
-    const length = lines.at(-1).text === '' ? lines.length - 1 : lines.length;
-    if (this.fresh || this.complete !== this.arrangedComplete) {
-      this.rows = [];
-      this.arranged = 0;
-      this.fresh = false;
-      this.arrangedComplete = this.complete;
-    }
-    let from = this.rows.length;
-    if (from > 0) from -= 1;
-    let line = this.arranged ?? 0;
-    let group = this.groupAt(line);
-    while (line < length) {
-      if (lines[line].group) group = lines[line].group;
-      const head = group !== null && group.start === line;
-      if (!lines[line].hidden && (group === null || head || this.isOpen(group))) this.rows.push(line);
-      if (head && !this.isOpen(group)) line = this.end(group);
-      else line += 1;
-    }
-    this.arranged = Math.max(line, this.arranged ?? 0);
-    this.layout(Math.min(from, this.rows.length));
-  }
-
-  groupAt(line) {
-    let low = 0;
-    let high = this.groups.length;
-    while (low < high) {
-      const middle = (low + high) >> 1;
-      if (this.groups[middle].start <= line) low = middle + 1;
-      else high = middle;
-    }
-    return this.groups[low - 1] ?? null;
-  }
-
-  // Where each row begins, from row `from` on.
-  layout(from = 0) {
-    this.offsets.length = from + 1;
-    this.offsets[0] = 0;
-    for (let row = from; row < this.rows.length; row += 1) {
-      this.offsets.push(this.offsets[row] + this.height(this.rows[row]));
-    }
-    this.size.style.height = `${this.offsets[this.rows.length]}px`;
-  }
-
-  height(line) {
-    const known = this.heights.get(line);
-    if (known !== undefined) return known;
-    const { length } = this.terminal.lines[line].text;
-    return this.lineHeight * Math.max(1, Math.ceil(length / this.columns));
-  }
-
-  get lineHeight() {
-    return this.unit?.line ?? 20;
-  }
-
-  get columns() {
-    return this.unit?.columns ?? 120;
+  resize(height) {
+    this.size.style.height = `${height}px`;
   }
 
   // How large characters are, and how many fit. What was measured before no longer holds.
@@ -314,29 +214,6 @@ export class LogView {
     this.draw();
   }
 
-  rowAt(y) {
-    let low = 0;
-    let high = this.rows.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.offsets[middle] <= y) low = middle;
-      else high = middle - 1;
-    }
-    return Math.max(0, low);
-  }
-
-  // The row of a line, or of the header it is folded under.
-  rowOf(line) {
-    let low = 0;
-    let high = this.rows.length - 1;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.rows[middle] <= line) low = middle;
-      else high = middle - 1;
-    }
-    return Math.max(0, low);
-  }
-
   // ---- drawing
 
   draw() {
@@ -353,20 +230,16 @@ export class LogView {
     const top = this.scroller.scrollTop;
     const first = Math.max(0, this.rowAt(top) - MARGIN);
     const last = Math.min(this.rows.length - 1, this.rowAt(top + this.scroller.clientHeight) + MARGIN);
-    const wanted = new Set();
+    const wanted = this.rows.slice(first, last + 1);
+    const nodes = wanted.map((index) => this.drawRow(index));
+    const kept = new Set(nodes);
+    for (const node of [...this.window.childNodes]) if (!kept.has(node)) node.remove();
+    const shown = new Set(wanted);
+    for (const index of this.drawn.keys()) if (!shown.has(index)) this.drawn.delete(index);
     let place = this.window.firstChild;
-    for (let row = first; row <= last; row += 1) {
-      const index = this.rows[row];
-      wanted.add(index);
-      const node = this.drawRow(index);
+    for (const node of nodes) {
       if (node === place) place = place.nextSibling;
       else this.window.insertBefore(node, place);
-    }
-    for (const [index, { node }] of this.drawn) {
-      if (!wanted.has(index)) {
-        node.remove();
-        this.drawn.delete(index);
-      }
     }
     this.window.style.transform = `translateY(${this.offsets[first] ?? 0}px)`;
     this.correct(first, last);
@@ -398,7 +271,6 @@ export class LogView {
     const node = group ? this.headerRow(index, line, group) : this.row(index, line);
     node.classList.toggle('target', index === this.target);
     node.classList.toggle('current', this.matches[this.current] === index);
-    if (known) known.node.replaceWith(node);
     this.drawn.set(index, { node, state });
     return node;
   }
@@ -406,7 +278,7 @@ export class LogView {
   row(index, line) {
     const node = element('div', 'row');
     const text = element('span', 'x');
-    this.fillText(text, line);
+    this.fill(text, line);
     node.append(this.number(index), this.timeOf(line), text);
     return node;
   }
@@ -419,25 +291,13 @@ export class LogView {
     button.setAttribute('aria-expanded', String(open));
     button.dataset.group = String(group.index);
     const title = element('span', 'title');
-    this.fillText(title, line, line.text.length - group.title.length);
+    this.fill(title, line, line.text.length - group.title.length);
     const lines = this.end(group) - group.start - 1;
     const note = element('span', 'note');
     note.textContent = [lines > 0 && !open ? count(lines, 'line') : '', this.took(group)].filter(Boolean).join(' · ');
     button.append(title, note);
     node.append(this.number(index), this.timeOf(line), button);
     return node;
-  }
-
-  // How long a group took: until the next one began, or until the last line so far.
-  took(group) {
-    const { lines } = this.terminal;
-    const end = this.groups[group.index + 1] ? lines[this.end(group)].time : this.lastTime();
-    const begin = lines[group.start].time;
-    return begin > 0 && end - begin >= 1000 ? span(end - begin) : '';
-  }
-
-  lastTime() {
-    return this.terminal.time;
   }
 
   number(index) {
@@ -457,40 +317,8 @@ export class LogView {
     return node;
   }
 
-  // The text from `from` on, in pieces of one style each, with what is searched for marked.
-  fillText(node, line, from = 0) {
-    const { text } = line;
-    const runs = line.runs ?? [0, 0];
-    const marks = this.marks(text);
-    for (let i = 0; i < runs.length; i += 2) {
-      const end = Math.min(runs[i + 2] ?? text.length, text.length);
-      let at = Math.max(runs[i], from);
-      while (at < end) {
-        const mark = marks.find(([, last]) => last > at);
-        const inside = mark !== undefined && mark[0] <= at;
-        const stop = mark === undefined ? end : Math.min(end, inside ? mark[1] : mark[0]);
-        node.append(this.piece(text.slice(at, stop), this.terminal.styles[runs[i + 1]], inside, from > 0));
-        at = stop;
-      }
-    }
-  }
-
-  marks(text) {
-    if (this.query === '') return [];
-    const found = [];
-    const folded = text.toLowerCase();
-    for (let at = folded.indexOf(this.query); at >= 0; at = folded.indexOf(this.query, at + this.query.length)) {
-      found.push([at, at + this.query.length]);
-    }
-    return found;
-  }
-
-  piece(text, style, marked, title) {
-    const node = styled(title ? emoji(text) : text, style, this.job);
-    if (!marked) return node;
-    const mark = document.createElement('mark');
-    mark.append(node);
-    return mark;
+  fill(node, line, from = 0) {
+    fillText(node, line, { from, styles: this.terminal.styles, query: this.query, job: this.job });
   }
 
   // ---- what people do
@@ -646,34 +474,4 @@ export class LogView {
     this.current = (this.current + by + this.matches.length) % this.matches.length;
     this.show(this.matches[this.current]);
   }
-}
-
-function element(tag, className) {
-  const node = document.createElement(tag);
-  node.className = className;
-  return node;
-}
-
-// A piece of text in its style.
-function styled(text, style, job) {
-  const node = style.link ? element('a', '') : element('span', '');
-  if (style.link) {
-    const artifact = /^artifact:\/\//i.test(style.link);
-    node.href = artifact ? `/-/jobs/${job}/artifact?path=${encodeURIComponent(style.link.slice(11))}` : style.link;
-    node.target = '_blank';
-    node.rel = 'noopener noreferrer';
-  }
-  node.textContent = text;
-  const [fg, bg] = style.inverse ? [style.bg ?? 'inverse', style.fg ?? 'inverse'] : [style.fg, style.bg];
-  colour(node, 'f', 'color', fg);
-  colour(node, 'b', 'backgroundColor', bg);
-  for (const name of ['bold', 'dim', 'italic', 'underline', 'strike']) if (style[name]) node.classList.add(name);
-  return node;
-}
-
-function colour(node, letter, property, value) {
-  if (value === null) return;
-  if (value === 'inverse') node.classList.add(`${letter}-inverse`);
-  else if (typeof value === 'number' && value < 16) node.classList.add(`${letter}${value}`);
-  else node.style[property] = typeof value === 'number' ? paletteColour(value) : value;
 }

@@ -10,11 +10,14 @@ use super::super::super::Shared;
 use super::super::super::error::ApiResult;
 use super::{Millis, answer};
 use crate::build::job::DEFAULT_QUEUE;
+use crate::store::facts;
 use crate::store::overview::{self, AgentLine, JobPlace, QueueLine};
 use crate::store::stacks::StackRow;
 
 #[derive(Serialize)]
 struct Runners {
+    /// The cluster that the queues are in.
+    cluster: uuid::Uuid,
     queues: Vec<QueueView>,
     agents: Vec<AgentView>,
     stacks: Vec<StackView>,
@@ -22,6 +25,7 @@ struct Runners {
 
 #[derive(Serialize)]
 struct QueueView {
+    id: uuid::Uuid,
     key: String,
     paused: bool,
     scheduled: i64,
@@ -40,6 +44,8 @@ struct AgentView {
     queue: String,
     tags: Vec<String>,
     state: String,
+    stopping: bool,
+    paused: bool,
     connected_at: Millis,
     last_seen: Millis,
     job: Option<JobLink>,
@@ -76,6 +82,7 @@ fn queue_of(tags: &[String]) -> &str {
 }
 
 fn render(
+    cluster: uuid::Uuid,
     queues: Vec<QueueLine>,
     agents: Vec<AgentLine>,
     stacks: Vec<(StackRow, i64)>,
@@ -89,6 +96,7 @@ fn render(
     let queues = queues
         .into_iter()
         .map(|queue| QueueView {
+            id: queue.id,
             served_by: served_by(&queue.key),
             key: queue.key,
             paused: queue.paused,
@@ -107,6 +115,8 @@ fn render(
             queue: queue_of(&agent.tags).to_owned(),
             tags: agent.tags.into_iter().filter(|tag| !tag.starts_with("queue=")).collect(),
             state: agent.state,
+            stopping: agent.stopping,
+            paused: agent.paused,
             connected_at: Millis(agent.created_at),
             last_seen: Millis(agent.last_seen),
             job: agent.job.map(JobLink::from),
@@ -123,14 +133,15 @@ fn render(
             reserved,
         })
         .collect();
-    Runners { queues, agents, stacks }
+    Runners { cluster, queues, agents, stacks }
 }
 
 pub(in super::super) async fn show(State(app): State<Shared>, headers: HeaderMap) -> ApiResult<Response> {
     answer(&app, &headers, |transaction| {
         let agents = overview::agents(transaction)?;
         let (queues, stacks) = (overview::queues(transaction)?, overview::stacks(transaction)?);
-        Ok(render(queues, agents, stacks, Timestamp::now()))
+        let cluster = facts::id_of(transaction, "cluster")?;
+        Ok(render(cluster, queues, agents, stacks, Timestamp::now()))
     })
     .await
 }
@@ -149,6 +160,8 @@ mod tests {
             version: "3.138.0".to_owned(),
             tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
             state: state.to_owned(),
+            stopping: false,
+            paused: false,
             created_at: Timestamp::UNIX_EPOCH,
             last_seen: Timestamp::UNIX_EPOCH,
             job: None,
@@ -158,6 +171,7 @@ mod tests {
     #[test]
     fn queues_count_the_agents_and_stacks_that_are_there() {
         let queue = |key: &str| QueueLine {
+            id: uuid::Uuid::nil(),
             key: key.to_owned(),
             paused: false,
             scheduled: 1,
@@ -180,6 +194,12 @@ mod tests {
         ];
         let now = Timestamp::from_second(3600).unwrap();
         let stacks = vec![(stack("k8s", 59), 2), (stack("silent", 5), 0)];
-        insta::assert_json_snapshot!(render(vec![queue("default"), queue("linux")], agents, stacks, now));
+        insta::assert_json_snapshot!(render(
+            uuid::Uuid::nil(),
+            vec![queue("default"), queue("linux")],
+            agents,
+            stacks,
+            now
+        ));
     }
 }

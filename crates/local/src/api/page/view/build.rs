@@ -17,11 +17,12 @@ use super::{Millis, answer, status};
 use crate::build::Job;
 use crate::build::verdict::{Build, PlacedStep};
 use crate::pipeline::gate::{Field, Gate};
-use crate::pipeline::step::Kind;
+use crate::pipeline::step::{Kind, Permutation};
 use crate::problem::Problem;
+use crate::store::artifacts::{self, ArtifactRow, ArtifactState};
 use crate::store::builds::{self, BuildRow};
 use crate::store::data::{self, Annotation};
-use crate::store::overview;
+use crate::store::overview::{self, Child};
 use crate::store::pipelines::{self, PipelineRow};
 
 #[derive(Serialize)]
@@ -33,6 +34,8 @@ struct BuildView {
     env: BTreeMap<String, String>,
     meta_data: BTreeMap<String, String>,
     annotations: Vec<AnnotationView>,
+    artifacts: Vec<ArtifactView>,
+    triggered_from: Option<BuildLink>,
     steps: Vec<StepView>,
 }
 
@@ -51,6 +54,23 @@ pub(super) struct AnnotationView {
     pub(super) job: Option<Uuid>,
     /// Cleaned: safe to put into the page as it is.
     pub(super) html: String,
+}
+
+/// A file that a job kept.
+#[derive(Serialize)]
+pub(super) struct ArtifactView {
+    id: Uuid,
+    job: Uuid,
+    path: String,
+    size: u64,
+}
+
+/// Another build, where people find it.
+#[derive(Serialize)]
+struct BuildLink {
+    pipeline: String,
+    number: i64,
+    state: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -86,6 +106,8 @@ struct JobLine {
     attempt: u32,
     retried: bool,
     parallel: Option<(u32, u32)>,
+    matrix: Option<Permutation>,
+    child: Option<BuildLink>,
     queue: String,
     agent: Option<String>,
     stack: Option<String>,
@@ -110,6 +132,9 @@ struct Gathered {
     told: BTreeMap<Uuid, String>,
     meta_data: BTreeMap<String, String>,
     annotations: Vec<Annotation>,
+    artifacts: Vec<ArtifactRow>,
+    /// What trigger jobs started.
+    children: BTreeMap<Uuid, Child>,
 }
 
 fn gather(transaction: &Transaction<'_>, slug: &str, number: &str) -> Result<Gathered, Problem> {
@@ -122,6 +147,8 @@ fn gather(transaction: &Transaction<'_>, slug: &str, number: &str) -> Result<Gat
         told: overview::told_by_stacks(transaction, row.id)?,
         meta_data: overview::meta_data(transaction, row.id)?,
         annotations: data::annotations(transaction, row.id)?,
+        artifacts: kept(transaction, row.id)?,
+        children: overview::children(transaction, row.id)?,
         pipeline,
         row,
     })
@@ -144,6 +171,12 @@ fn render(gathered: Gathered) -> BuildView {
         env: masked(gathered.row.env),
         meta_data: gathered.meta_data,
         annotations: annotations(gathered.annotations, gathered.row.id),
+        artifacts: gathered.artifacts.iter().map(artifact).collect(),
+        triggered_from: gathered.row.triggered_from.map(|from| BuildLink {
+            pipeline: from.pipeline,
+            number: from.number,
+            state: None,
+        }),
         pipeline: PipelineName {
             slug: gathered.pipeline.slug,
             name: gathered.pipeline.name,
@@ -190,6 +223,12 @@ fn job_line(job: &Job, gathered: &Gathered) -> JobLine {
         attempt: job.retry_count + 1,
         retried: job.retried_in.is_some(),
         parallel: job.parallel,
+        matrix: job.matrix.clone(),
+        child: gathered.children.get(&job.id).map(|child| BuildLink {
+            pipeline: child.pipeline.clone(),
+            number: child.number,
+            state: Some(child.state.clone()),
+        }),
         queue: job.queue.clone(),
         agent: named(job.agent),
         stack: named(job.stack),
@@ -201,6 +240,17 @@ fn job_line(job: &Job, gathered: &Gathered) -> JobLine {
         started_at: job.started_at.map(Millis),
         finished_at: job.finished_at.map(Millis),
     }
+}
+
+/// The artifacts of a build that have come.
+pub(super) fn kept(transaction: &Transaction<'_>, build: Uuid) -> Result<Vec<ArtifactRow>, Problem> {
+    let all = artifacts::of_build(transaction, build, Some(ArtifactState::Finished))?;
+    Ok(all.into_iter().map(|(artifact, _)| artifact).collect())
+}
+
+/// An artifact, ready to be shown.
+pub(super) fn artifact(row: &ArtifactRow) -> ArtifactView {
+    ArtifactView { id: row.id, job: row.job, path: row.path.clone(), size: row.file_size }
 }
 
 /// Annotations, ready to be shown.

@@ -10,13 +10,14 @@ use uuid::Uuid;
 use super::super::super::Shared;
 use super::super::super::error::ApiResult;
 use super::super::super::extract;
-use super::build::{AnnotationView, annotations};
+use super::build::{AnnotationView, ArtifactView, annotations, artifact, kept};
 use super::timeline::{self, Entry, Runner};
 use super::{Millis, answer, status};
 use crate::build::{Job, JobKind};
-use crate::pipeline::step::{Kind, Step};
+use crate::pipeline::step::{Kind, Permutation, Step};
 use crate::problem::Problem;
 use crate::store::agents::{self, AgentRow};
+use crate::store::artifacts::ArtifactRow;
 use crate::store::data::{self, Annotation};
 use crate::store::jobs::{self, JobEvent};
 use crate::store::{builds, overview};
@@ -33,6 +34,7 @@ struct JobView {
     image: Option<String>,
     attempt: u32,
     parallel: Option<(u32, u32)>,
+    matrix: Option<Permutation>,
     queue: String,
     rules: Vec<String>,
     priority: i64,
@@ -48,6 +50,7 @@ struct JobView {
     finished_at: Option<Millis>,
     timeline: Vec<Entry>,
     annotations: Vec<AnnotationView>,
+    artifacts: Vec<ArtifactView>,
     /// Every try of the same job, oldest first, with this one.
     attempts: Vec<Attempt>,
     can_cancel: bool,
@@ -81,6 +84,7 @@ struct Gathered {
     stack: Option<String>,
     events: Vec<JobEvent>,
     annotations: Vec<Annotation>,
+    artifacts: Vec<ArtifactRow>,
 }
 
 fn gather(transaction: &Transaction<'_>, id: Uuid) -> Result<Gathered, Problem> {
@@ -91,6 +95,8 @@ fn gather(transaction: &Transaction<'_>, id: Uuid) -> Result<Gathered, Problem> 
     siblings.retain(|job| job.step == owned.job.step);
     let mut annotations = data::annotations(transaction, owned.build)?;
     annotations.retain(|annotation| annotation.job == Some(id));
+    let mut artifacts = kept(transaction, owned.build)?;
+    artifacts.retain(|artifact| artifact.job == id);
     Ok(Gathered {
         build: owned.build,
         agent: owned.job.agent.map(|id| agents::get(transaction, id)).transpose()?.flatten(),
@@ -100,6 +106,7 @@ fn gather(transaction: &Transaction<'_>, id: Uuid) -> Result<Gathered, Problem> 
         step,
         siblings,
         annotations,
+        artifacts,
     })
 }
 
@@ -124,7 +131,8 @@ fn plugin_names(plugins: &[serde_json::Value]) -> Vec<String> {
 }
 
 fn render(gathered: Gathered) -> JobView {
-    let Gathered { build, job, step, siblings, agent, stack, events, annotations: notes } = gathered;
+    let Gathered { build, job, step, siblings, agent, stack, events, annotations: notes, artifacts } =
+        gathered;
     let command = match &step.kind {
         Kind::Command(command) => Some(&**command),
         _ => None,
@@ -147,6 +155,7 @@ fn render(gathered: Gathered) -> JobView {
         image: command.and_then(|command| command.image.clone()),
         attempt: job.retry_count + 1,
         parallel: job.parallel,
+        matrix: job.matrix.clone(),
         queue: job.queue.clone(),
         rules: job.rules.clone(),
         priority: job.priority,
@@ -163,6 +172,7 @@ fn render(gathered: Gathered) -> JobView {
         can_retry: retryable && no_retry.is_none(),
         no_retry,
         annotations: annotations(notes, build),
+        artifacts: artifacts.iter().map(artifact).collect(),
         agent: agent.map(|agent| AgentName {
             name: agent.name,
             hostname: agent.hostname,

@@ -38,6 +38,10 @@ pub(super) fn of_job(job: &Job, events: &[JobEvent], runner: &Runner<'_>) -> Vec
         let at = job.runnable_at.unwrap_or(job.scheduled_at);
         entries.push(entry(at, "reserved", format!("Reserved by stack {stack} until {until}")));
     }
+    if let Some(at) = job.assigned_at {
+        let name = runner.agent.unwrap_or("unknown");
+        entries.push(entry(at, "assigned", format!("Assigned to agent {name}")));
+    }
     if let Some(at) = job.accepted_at {
         entries.push(entry(
             at,
