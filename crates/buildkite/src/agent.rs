@@ -132,6 +132,9 @@ pub struct AcquiredJob {
     /// The command step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<serde_json::Value>,
+    /// The combination of the step's matrix that this job stands for: dimension to value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub matrix_permutation: Option<BTreeMap<String, String>>,
     /// Dispatch priority.
     #[serde(default)]
     pub priority: i64,

@@ -2,7 +2,9 @@
 
 pub(crate) mod advance;
 pub(crate) mod attributes;
+pub(crate) mod concurrency;
 mod dependencies;
+mod effect;
 pub(crate) mod job;
 pub(crate) mod layout;
 mod retry;
@@ -10,6 +12,7 @@ pub(crate) mod state;
 pub(crate) mod verdict;
 
 pub(crate) use advance::{Context, Event, advance};
+pub(crate) use effect::Effect;
 pub(crate) use job::{Job, JobKind, Policy, Refusal};
 pub(crate) use state::{BuildState, JobState, StepOutcome, StepState};
 pub(crate) use verdict::Build;

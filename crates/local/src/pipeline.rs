@@ -4,17 +4,24 @@
 //! [`env`] computes what a job sees.
 
 mod attributes;
+mod branches;
+mod checkout;
 mod commands;
+pub(crate) mod condition;
 pub(crate) mod env;
 pub(crate) mod expand;
 pub(crate) mod gate;
 mod interpolate;
+mod matrix;
 mod node;
 mod parse;
 mod plugins;
 mod problem;
 mod rules;
+mod secrets;
 pub(crate) mod step;
+pub(crate) mod trigger;
+pub(crate) mod wire;
 
 pub(crate) use expand::expand;
 pub(crate) use parse::{from_json, from_stored, from_yaml};

@@ -14,7 +14,7 @@ use crate::config::{Config, ConfigError};
 use crate::depot::Depot;
 use crate::problem::Problem;
 use crate::secret::{GitCredentials, Secrets, SecretsError};
-use crate::store::{Store, agents, pipelines};
+use crate::store::{Store, agents, facts, pipelines};
 use crate::timer;
 
 /// A server that listens and has not begun to answer yet.
@@ -110,10 +110,12 @@ impl Server {
 
 /// What must be in the database before the first request.
 async fn prepare(app: &Shared) -> Result<(), Problem> {
+    let organization = app.config.organization.clone();
     let queues = app.config.queues.clone();
     let lost_at = app.lost_at(Timestamp::now());
     app.store
         .transact(move |transaction| {
+            facts::remember_organization(transaction, &organization)?;
             agents::forgive(transaction, lost_at)?;
             pipelines::create_queue(transaction, DEFAULT_QUEUE)?;
             queues.iter().try_for_each(|queue| pipelines::create_queue(transaction, queue))

@@ -8,8 +8,9 @@ use uuid::Uuid;
 use super::dependencies::{Graph, Readiness};
 use super::job::Ending;
 use super::verdict::PlacedStep;
-use super::{Build, Job, JobKind, JobState, Refusal, retry};
-use crate::pipeline::step::{Command, Kind};
+use super::{Build, Effect, Job, JobKind, JobState, Refusal, effect, retry};
+use crate::pipeline::step::{Command, Kind, SoftFail};
+use crate::pipeline::trigger::Trigger;
 
 /// Something that happened.
 #[derive(Debug, Clone)]
@@ -36,6 +37,12 @@ pub(crate) enum Event {
     Retry { job: Uuid },
     /// Somebody answers a block or input step.
     Unblock { job: Uuid },
+    /// The concurrency group of a job lets it pass.
+    Admitted { job: Uuid },
+    /// The build of a trigger job was created.
+    ChildStarted { job: Uuid, child: Uuid },
+    /// The build that a trigger job follows has ended, or could not be created.
+    ChildEnded { job: Uuid, passed: bool },
 }
 
 /// What a decision needs from outside.
@@ -44,16 +51,27 @@ pub(crate) struct Context<'a> {
     pub(crate) new_id: &'a mut dyn FnMut() -> Uuid,
 }
 
-/// Applies an event and everything that follows from it. Returns the ids of the jobs that changed or are new.
+/// What an event did.
+#[derive(Debug, Default)]
+pub(crate) struct Advanced {
+    /// The jobs that changed or are new.
+    pub(crate) changed: BTreeSet<Uuid>,
+    /// What must happen outside of the build.
+    pub(crate) effects: Vec<Effect>,
+}
+
+/// Applies an event and everything in the build that follows from it.
 pub(crate) fn advance(
     build: &mut Build,
     event: &Event,
     context: &mut Context<'_>,
-) -> Result<BTreeSet<Uuid>, Refusal> {
+) -> Result<Advanced, Refusal> {
+    let was_over = build.finished_at.is_some();
     let mut changed = BTreeSet::new();
     apply(build, event, context, &mut changed)?;
     settle(build, context, &mut changed);
-    Ok(changed)
+    let effects = effect::effects(build, &changed, was_over);
+    Ok(Advanced { changed, effects })
 }
 
 fn apply(
@@ -107,6 +125,22 @@ fn apply(
             job.settle(JobState::Unblocked, now);
             Ok(())
         })?,
+        Event::Admitted { job } => change(build, *job, changed, |job| {
+            job.admit(now);
+            Ok(())
+        })?,
+        Event::ChildStarted { job, child } => {
+            let follows = !trigger_of(build, *job).is_some_and(|trigger| trigger.is_async);
+            change(build, *job, changed, |job| {
+                job.child = Some(*child);
+                if follows { Ok(()) } else { job.finish(Ending::default(), now) }
+            })?;
+        }
+        Event::ChildEnded { job, passed } => {
+            let ending = Ending { exit_status: i64::from(!passed), ..Ending::default() };
+            change(build, *job, changed, |job| job.finish(ending, now))?;
+            ended(build, *job, context, changed);
+        }
     }
     Ok(())
 }
@@ -126,20 +160,31 @@ fn change(
 /// After a job may have ended: soft failure and automatic retry.
 fn ended(build: &mut Build, id: Uuid, context: &mut Context<'_>, changed: &mut BTreeSet<Uuid>) {
     let Some(index) = build.jobs.iter().position(|job| job.id == id) else { return };
-    let Some(command) = command_of(build, build.jobs[index].step).cloned() else { return };
-    let may_retry = !build.cancel_requested;
-    let job = &mut build.jobs[index];
-    job.keep_promise(&command.soft_fail);
+    let soft_fail = soft_fail_of(build, &build.jobs[index]);
+    build.jobs[index].keep_promise(&soft_fail);
+    let job = &build.jobs[index];
     if !job.state.is_terminal() || job.exit_status == Some(0) {
         return;
     }
-    if may_retry && let Some(rule) = retry::granting_rule(job, &command.retry) {
+    let rule = command_of(build, job.step)
+        .filter(|_| !build.cancel_requested)
+        .and_then(|command| retry::granting_rule(job, &command.retry));
+    if let Some(rule) = rule {
         let next = retry::successor(job, (context.new_id)(), Some(rule), context.now);
-        job.retried_in = Some(next.id);
+        build.jobs[index].retried_in = Some(next.id);
         changed.insert(next.id);
         build.jobs.push(next);
     } else {
-        job.soft_failed = command.soft_fail.matches(job.exit_status);
+        build.jobs[index].soft_failed = soft_fail.matches(job.exit_status);
+    }
+}
+
+/// Which failures of a job its step does not mind.
+fn soft_fail_of(build: &Build, job: &Job) -> SoftFail {
+    match kind_of(build, job.step) {
+        Some(Kind::Command(command)) => command.soft_fail_of(job.matrix.as_ref()).clone(),
+        Some(Kind::Trigger(trigger)) => trigger.soft_fail.clone(),
+        _ => SoftFail::Never,
     }
 }
 
@@ -183,19 +228,46 @@ fn manual_retry(
     Ok(())
 }
 
-fn command_of(build: &Build, step: Uuid) -> Option<&Command> {
-    build.steps.iter().find(|placed| placed.id == step).and_then(|placed| match &placed.step.kind {
-        Kind::Command(command) => Some(&**command),
-        _ => None,
-    })
+fn kind_of(build: &Build, step: Uuid) -> Option<&Kind> {
+    build.steps.iter().find(|placed| placed.id == step).map(|placed| &placed.step.kind)
 }
 
-fn cancel_all(build: &mut Build, now: Timestamp, changed: &mut BTreeSet<Uuid>, which: impl Fn(&Job) -> bool) {
-    for job in build.jobs.iter_mut().filter(|job| !job.state.is_terminal() && which(job)) {
-        if job.state != JobState::Canceling && job.cancel(now).is_ok() {
+fn command_of(build: &Build, step: Uuid) -> Option<&Command> {
+    match kind_of(build, step) {
+        Some(Kind::Command(command)) => Some(command),
+        _ => None,
+    }
+}
+
+fn trigger_of(build: &Build, job: Uuid) -> Option<&Trigger> {
+    let job = build.jobs.iter().find(|one| one.id == job)?;
+    match kind_of(build, job.step) {
+        Some(Kind::Trigger(trigger)) => Some(trigger),
+        _ => None,
+    }
+}
+
+/// Cancels those that are chosen and have not ended. Says whether any was left to cancel.
+fn cancel_all(
+    build: &mut Build,
+    now: Timestamp,
+    changed: &mut BTreeSet<Uuid>,
+    which: impl Fn(&Job) -> bool,
+) -> bool {
+    let mut moved = false;
+    for index in 0..build.jobs.len() {
+        let job = &mut build.jobs[index];
+        if job.state.is_terminal() || job.state == JobState::Canceling || !which(job) {
+            continue;
+        }
+        if job.cancel(now).is_ok() {
+            moved = true;
             changed.insert(job.id);
+            let ended = job.state.is_terminal();
+            build.jobs[index].soft_failed = ended && soft_fail_of(build, &build.jobs[index]).matches(None);
         }
     }
+    moved
 }
 
 fn cancel_step(
@@ -225,12 +297,16 @@ fn settle(build: &mut Build, context: &Context<'_>, changed: &mut BTreeSet<Uuid>
     let graph = Graph::new(build);
     loop {
         let moved = open_ready(build, &graph, context.now, changed)
+            || cancel_when_failing(build, context.now, changed)
             || give_up_stuck(build, &graph, context.now, changed);
         if !moved {
             break;
         }
     }
-    cancel_when_failing(build, context.now, changed);
+    // A trigger job starts without an agent.
+    let begun =
+        build.jobs.iter().filter(|job| job.kind == JobKind::Trigger).filter_map(|job| job.started_at).min();
+    build.started_at = build.started_at.or(begun);
     let was = build.state;
     build.state = build.derived_state();
     if build.is_over() {
@@ -262,6 +338,11 @@ fn open(job: &mut Job, now: Timestamp) {
         JobKind::Command => job.become_runnable(now),
         JobKind::Waiter => job.settle(JobState::Finished, now),
         JobKind::Manual => job.state = JobState::Blocked,
+        JobKind::Trigger => {
+            job.state = JobState::Running;
+            job.runnable_at = Some(now);
+            job.started_at = Some(now);
+        }
     }
 }
 
@@ -289,9 +370,9 @@ fn give_up_stuck(build: &mut Build, graph: &Graph, now: Timestamp, changed: &mut
     moved
 }
 
-fn cancel_when_failing(build: &mut Build, now: Timestamp, changed: &mut BTreeSet<Uuid>) {
+fn cancel_when_failing(build: &mut Build, now: Timestamp, changed: &mut BTreeSet<Uuid>) -> bool {
     if !build.has_failed() {
-        return;
+        return false;
     }
     let steps: BTreeSet<Uuid> = build
         .steps
@@ -301,10 +382,8 @@ fn cancel_when_failing(build: &mut Build, now: Timestamp, changed: &mut BTreeSet
         )
         .map(|placed| placed.id)
         .collect();
-    if !steps.is_empty() {
-        // A job that has promised to fail is left to end by itself.
-        cancel_all(build, now, changed, |job| steps.contains(&job.step) && job.promised_exit.is_none());
-    }
+    // A job that has promised to fail is left to end by itself.
+    cancel_all(build, now, changed, |job| steps.contains(&job.step) && job.promised_exit.is_none())
 }
 
 #[cfg(test)]

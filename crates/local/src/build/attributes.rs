@@ -60,6 +60,7 @@ fn describe(build: &Build, placed: &PlacedStep) -> Map<String, Value> {
         Kind::Command(command) => Some(command),
         _ => None,
     };
+    let concurrency = command.and_then(|command| command.concurrency.as_ref());
     let depends_on = step.depends_on.as_ref().map(|list| {
         let one = |dependency: &crate::pipeline::step::Dependency| {
             json!({ "step": dependency.step, "allow_failure": dependency.allow_failure })
@@ -74,6 +75,10 @@ fn describe(build: &Build, placed: &PlacedStep) -> Map<String, Value> {
         "state": build.step_state(placed.id).as_str(),
         "outcome": build.step_outcome(placed.id).as_str(),
         "depends_on": depends_on,
+        "if": step.condition.as_ref().map(ToString::to_string),
+        "notify": step.notify,
+        "concurrency_key": concurrency.map(|concurrency| &concurrency.group),
+        "concurrency_limit": concurrency.map(|concurrency| concurrency.limit),
         "command": command.map(|command| &command.script),
         "agents": command.map(|command| &command.agents),
         "env": command.map(|command| &command.env),
@@ -93,6 +98,7 @@ fn kind_name(kind: &Kind) -> &'static str {
         Kind::Wait { .. } => "wait",
         Kind::Block(_) => "block",
         Kind::Input(_) => "input",
+        Kind::Trigger(_) => "trigger",
         Kind::Group => "group",
     }
 }
@@ -124,8 +130,21 @@ pub(crate) fn change(
             (Kind::Command(_), Err(_)) => refuse("priority", "it is no whole number"),
             _ => refuse("priority", "only command steps have one"),
         },
+        "notify" => match serde_json::from_str::<Vec<Value>>(value) {
+            Ok(added) => {
+                let kept = match step.notify.take() {
+                    Some(Value::Array(kept)) if append => kept,
+                    _ => Vec::new(),
+                };
+                step.notify = Some(kept.into_iter().chain(added).collect());
+                Ok(())
+            }
+            Err(_) => refuse("notify", "it is no list in JSON"),
+        },
         "id" | "type" | "key" | "state" | "outcome" | "depends_on" | "command" | "agents" | "env"
-        | "parallelism" | "timeout" => Err(AttributeProblem::Fixed(attribute.to_owned())),
+        | "parallelism" | "timeout" | "if" | "concurrency_key" | "concurrency_limit" => {
+            Err(AttributeProblem::Fixed(attribute.to_owned()))
+        }
         other => Err(AttributeProblem::Unknown(other.to_owned())),
     }
 }

@@ -15,6 +15,7 @@ pub(crate) enum JobKind {
     Command,
     Waiter,
     Manual,
+    Trigger,
 }
 
 /// A job.
@@ -153,6 +154,14 @@ impl Job {
         if self.concurrency.is_some() {
             self.state = JobState::Limiting;
         } else {
+            self.state = JobState::Scheduled;
+            self.runnable_at = Some(now);
+        }
+    }
+
+    /// Its concurrency group lets it pass.
+    pub(crate) fn admit(&mut self, now: Timestamp) {
+        if self.state.is_limited() {
             self.state = JobState::Scheduled;
             self.runnable_at = Some(now);
         }

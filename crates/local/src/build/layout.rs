@@ -27,10 +27,8 @@ pub(crate) fn insert(build: &mut Build, laid: Vec<LaidStep>, place: Place) -> Ve
     let at = uploader.map_or(build.steps.len(), |index| index + 1);
     // What a member of a group uploads belongs to the group.
     let outer = uploader.and_then(|index| build.steps[index].group);
-    let jobs: Vec<Job> = laid
-        .iter()
-        .flat_map(|laid| laid.jobs.iter().map(|job| new_job(laid.id, &laid.step, job, place)))
-        .collect();
+    let jobs: Vec<Job> =
+        laid.iter().flat_map(|laid| laid.jobs.iter().map(|job| new_job(laid, job, place))).collect();
     let placed = laid.into_iter().map(|laid| PlacedStep {
         id: laid.id,
         group: laid.group.or_else(|| outer.filter(|_| !matches!(laid.step.kind, Kind::Group))),
@@ -42,11 +40,15 @@ pub(crate) fn insert(build: &mut Build, laid: Vec<LaidStep>, place: Place) -> Ve
     jobs
 }
 
-fn new_job(step_id: Uuid, step: &Step, laid: &LaidJob, place: Place) -> Job {
-    let mut job = Job::new(laid.id, step_id, kind_of(step), place.now);
+fn new_job(laid: &LaidStep, own: &LaidJob, place: Place) -> Job {
+    let step = laid.step.permuted(own.matrix.as_ref());
+    let mut job = Job::new(own.id, laid.id, kind_of(&step), place.now);
     job.scheduled_at = place.scheduled_at;
-    job.parallel = laid.parallel;
-    if step.skip.is_some() {
+    job.parallel = own.parallel;
+    job.matrix.clone_from(&own.matrix);
+    if laid.unwanted {
+        job.state = JobState::Broken;
+    } else if step.skip.is_some() || own.skipped {
         job.state = JobState::Skipped;
     }
     if let Kind::Command(command) = &step.kind {
@@ -55,6 +57,7 @@ fn new_job(step_id: Uuid, step: &Step, laid: &LaidJob, place: Place) -> Job {
         job.rules.clone_from(&command.agents);
         job.priority = command.priority;
         job.timeout_in_minutes = command.timeout_in_minutes;
+        job.concurrency.clone_from(&command.concurrency);
     }
     job
 }
@@ -64,14 +67,14 @@ fn kind_of(step: &Step) -> JobKind {
         Kind::Command(_) => JobKind::Command,
         Kind::Wait { .. } | Kind::Group => JobKind::Waiter,
         Kind::Block(_) | Kind::Input(_) => JobKind::Manual,
+        Kind::Trigger(_) => JobKind::Trigger,
     }
 }
 
 /// Takes out the steps of which nothing has begun. Returns their ids.
 pub(crate) fn drop_unstarted(build: &mut Build) -> Vec<Uuid> {
-    let untouched = |state| matches!(state, JobState::Waiting | JobState::Blocked);
     let begun: BTreeSet<Uuid> =
-        build.jobs.iter().filter(|job| !untouched(job.state)).map(|job| job.step).collect();
+        build.jobs.iter().filter(|job| !job.state.waits()).map(|job| job.step).collect();
     let groups: BTreeSet<Uuid> = build
         .steps
         .iter()

@@ -88,32 +88,24 @@ impl Attributes {
 
     /// An `env` map.
     pub(crate) fn env(&mut self) -> Result<Env, PipelineProblem> {
-        let Some(node) = self.take(&["env"])? else { return Ok(Env::new()) };
+        self.strings("env")
+    }
+
+    /// A map of names to strings.
+    pub(crate) fn strings(&mut self, name: &'static str) -> Result<Env, PipelineProblem> {
+        let Some(node) = self.take(&[name])? else { return Ok(Env::new()) };
         match &node.value {
             Value::Null => Ok(Env::new()),
             Value::Map(entries) => entries
                 .iter()
-                .map(|(name, value)| {
+                .map(|(key, value)| {
                     let text =
-                        value.scalar().ok_or_else(|| wrong(value, &format!("env {name}"), "a string"))?;
-                    Ok((name.clone(), text))
+                        value.scalar().ok_or_else(|| wrong(value, &format!("{name} {key}"), "a string"))?;
+                    Ok((key.clone(), text))
                 })
                 .collect(),
-            _ => Err(wrong(&node, "env", "a map of names to strings")),
+            _ => Err(wrong(&node, name, "a map of names to strings")),
         }
-    }
-
-    /// Takes attributes that Buildkite knows and this server does not follow, and says so.
-    pub(crate) fn refuse(&mut self, names: &[&'static str]) -> Result<(), PipelineProblem> {
-        for name in names {
-            if let Some(node) = self.take(&[name])? {
-                return Err(PipelineProblem::at(
-                    &node,
-                    format!("attribute {name} is not supported by this server; remove it"),
-                ));
-            }
-        }
-        Ok(())
     }
 
     /// Refuses whatever was not taken.

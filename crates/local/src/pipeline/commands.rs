@@ -2,10 +2,11 @@
 
 use super::PipelineProblem;
 use super::attributes::Attributes;
+use super::checkout::{self, Checkout};
 use super::node::{Node, Value};
-use super::plugins;
-use super::rules;
-use super::step::{Command, Kind};
+use super::secrets::{self, Secret};
+use super::step::Command;
+use super::{matrix, plugins, rules};
 
 /// Attributes of the document that its command steps inherit.
 #[derive(Debug, Clone, Default)]
@@ -13,27 +14,12 @@ pub(crate) struct Defaults {
     pub(crate) agents: Vec<String>,
     pub(crate) image: Option<String>,
     pub(crate) priority: i64,
+    pub(crate) secrets: Vec<Secret>,
+    pub(crate) checkout: Checkout,
 }
 
-/// Attributes of command steps that are refused rather than ignored.
-const REFUSED: [&str; 9] = [
-    "if",
-    "if_changed",
-    "branches",
-    "matrix",
-    "concurrency",
-    "concurrency_group",
-    "concurrency_method",
-    "secrets",
-    "checkout",
-];
-
 /// Reads what is particular to a command step.
-pub(crate) fn command(attributes: &mut Attributes, defaults: &Defaults) -> Result<Kind, PipelineProblem> {
-    attributes.refuse(&REFUSED)?;
-    attributes.refuse(&["cache"])?;
-    // Notifications go nowhere from a laptop.
-    attributes.take(&["notify"])?;
+pub(crate) fn command(attributes: &mut Attributes, defaults: &Defaults) -> Result<Command, PipelineProblem> {
     let text = script(attributes)?;
     let plugins = match attributes.take(&["plugins"])? {
         Some(node) => plugins::plugins(&node)?,
@@ -43,24 +29,31 @@ pub(crate) fn command(attributes: &mut Attributes, defaults: &Defaults) -> Resul
         Some(node) => rules::texts(&node, "artifact_paths")?,
         None => Vec::new(),
     };
-    let parallelism = small(attributes.number(&["parallelism"], 0)?, attributes, "parallelism")?;
-    let timeout =
-        small(attributes.number(&["timeout_in_minutes", "timeout"], 0)?, attributes, "timeout_in_minutes")?;
-    Ok(Kind::Command(Box::new(Command {
+    let parallelism = rules::count(attributes, &["parallelism"])?;
+    let matrix = matrix::matrix(attributes)?;
+    if parallelism.is_some() && matrix.is_some() {
+        return Err(attributes.problem("a step has either parallelism or a matrix, not both"));
+    }
+    Ok(Command {
         script: text,
         env: attributes.env()?,
         agents: rules::agents(attributes)?.unwrap_or_else(|| defaults.agents.clone()),
         plugins,
         image: attributes.text(&["image"])?.or_else(|| defaults.image.clone()),
         artifact_paths,
-        parallelism: parallelism.filter(|count| *count > 0),
+        parallelism,
+        matrix,
+        concurrency: rules::concurrency(attributes)?,
+        secrets: secrets::merged(&defaults.secrets, &secrets::secrets(attributes)?),
+        checkout: checkout::merged(&defaults.checkout, checkout::checkout(attributes, true)?),
+        cache: attributes.take(&["cache"])?.map(|node| node.to_json()).filter(|cache| !cache.is_null()),
         soft_fail: rules::soft_fail(attributes)?,
         retry: rules::retry(attributes)?,
-        timeout_in_minutes: timeout.filter(|minutes| *minutes > 0),
+        timeout_in_minutes: rules::count(attributes, &["timeout_in_minutes", "timeout"])?,
         priority: attributes.number(&["priority"], i64::MIN)?.unwrap_or(defaults.priority),
         cancel_on_build_failing: attributes.flag(&["cancel_on_build_failing"])?,
         signature: attributes.take(&["signature"])?.map(|node| node.to_json()),
-    })))
+    })
 }
 
 /// `command` or `commands`, a string or a list, as one text.
@@ -72,12 +65,4 @@ fn script(attributes: &mut Attributes) -> Result<String, PipelineProblem> {
         }
         node => Ok(rules::texts(&node, "command")?.join("\n")),
     }
-}
-
-fn small(value: Option<i64>, attributes: &Attributes, name: &str) -> Result<Option<u32>, PipelineProblem> {
-    value
-        .map(|value| {
-            u32::try_from(value).map_err(|_| attributes.problem(format!("{name} {value} is too large")))
-        })
-        .transpose()
 }

@@ -5,6 +5,7 @@
 
 use uuid::Uuid;
 
+use super::checkout;
 use super::step::{Command, Env, Step};
 use crate::build::Job;
 use crate::store::builds::{BuildRow, PullRequest};
@@ -16,7 +17,12 @@ pub(crate) struct Facts {
     pub(crate) organization: Organization,
     pub(crate) pipeline: PipelineRow,
     pub(crate) build: BuildRow,
+    /// The step as it is written.
+    pub(crate) written: Step,
+    /// The step as this job sees it, with its combination of a matrix filled in.
     pub(crate) step: Step,
+    /// Who answered a block step of the build last.
+    pub(crate) unblocker: Option<Person>,
     pub(crate) group: Option<Group>,
     pub(crate) job: Job,
     /// Present once an agent has the job.
@@ -40,6 +46,14 @@ pub(crate) struct Group {
     pub(crate) id: Uuid,
     pub(crate) key: Option<String>,
     pub(crate) label: Option<String>,
+}
+
+/// Somebody who did something.
+#[derive(Debug, Clone)]
+pub(crate) struct Person {
+    pub(crate) id: Uuid,
+    pub(crate) name: String,
+    pub(crate) email: String,
 }
 
 /// The agent that has the job.
@@ -66,6 +80,7 @@ pub(crate) fn environment(facts: &Facts, command: &Command) -> Env {
     let mut env = facts.build.pipeline_env.clone();
     env.extend(facts.build.env.clone());
     env.extend(command.env.clone());
+    env.extend(checkout::variables(&command.checkout));
     let mut set = |name: &str, value: &str| {
         env.insert(name.to_owned(), value.to_owned());
     };
@@ -174,6 +189,12 @@ fn step(facts: &Facts, command: &Command, set: &mut impl FnMut(&str, &str)) {
         set("BUILDKITE_GROUP_ID", &group.id.to_string());
         set("BUILDKITE_GROUP_KEY", group.key.as_deref().unwrap_or_default());
         set("BUILDKITE_GROUP_LABEL", group.label.as_deref().unwrap_or_default());
+    }
+    if let Some(person) = &facts.unblocker {
+        set("BUILDKITE_UNBLOCKER", &person.name);
+        set("BUILDKITE_UNBLOCKER_EMAIL", &person.email);
+        set("BUILDKITE_UNBLOCKER_ID", &person.id.to_string());
+        set("BUILDKITE_UNBLOCKER_TEAMS", "");
     }
     if let Some(image) = &command.image {
         set("BUILDKITE_IMAGE", image);

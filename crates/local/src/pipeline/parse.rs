@@ -8,8 +8,8 @@ use super::commands::{self, Defaults};
 use super::gate::{self, Gate};
 use super::interpolate::interpolate;
 use super::node::{Node, Value};
-use super::rules;
 use super::step::{Document, Env, Kind, Step, StepTree};
+use super::{checkout, matrix, rules, secrets, trigger};
 
 /// Reads a pipeline written in YAML.
 pub(crate) fn from_yaml(text: &str) -> Result<Document, PipelineProblem> {
@@ -48,13 +48,14 @@ fn document(root: &Node) -> Result<Document, PipelineProblem> {
 }
 
 fn map_document(mut attributes: Attributes) -> Result<Document, PipelineProblem> {
-    attributes.refuse(&["secrets", "checkout", "cache"])?;
-    attributes.take(&["notify"])?;
+    rules::notify(&mut attributes)?;
     let env = attributes.env()?;
     let defaults = Defaults {
         agents: rules::agents(&mut attributes)?.unwrap_or_default(),
         image: attributes.text(&["image"])?,
         priority: attributes.number(&["priority"], i64::MIN)?.unwrap_or_default(),
+        secrets: secrets::secrets(&mut attributes)?,
+        checkout: checkout::checkout(&mut attributes, false)?,
     };
     // Other top-level keys hold anchors and notes of the author's; Buildkite lets them be.
     let Some(steps) = attributes.take(&["steps"])? else {
@@ -92,7 +93,7 @@ fn word_step(node: &Node, word: &str) -> Result<Step, PipelineProblem> {
         "input" => Kind::Input(Gate::default()),
         other => return Err(PipelineProblem::at(node, format!("unknown step {other:?}"))),
     };
-    Ok(Step { kind, key: None, label: None, depends_on: None, allow_dependency_failure: false, skip: None })
+    Ok(Step::bare(kind))
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -101,11 +102,12 @@ enum StepType {
     Wait,
     Block,
     Input,
+    Trigger,
     Group,
 }
 
 /// The first of these that a step has tells its type.
-const TELLING: [(&str, StepType); 9] = [
+const TELLING: [(&str, StepType); 10] = [
     ("command", StepType::Command),
     ("commands", StepType::Command),
     ("plugins", StepType::Command),
@@ -114,20 +116,19 @@ const TELLING: [(&str, StepType); 9] = [
     ("block", StepType::Block),
     ("manual", StepType::Block),
     ("input", StepType::Input),
+    ("trigger", StepType::Trigger),
     ("group", StepType::Group),
 ];
 
 /// An explicit `type`, else the first telling key.
 fn step_type(node: &Node, attributes: &mut Attributes) -> Result<StepType, PipelineProblem> {
-    if attributes.has("trigger") {
-        return Err(PipelineProblem::at(node, "trigger steps are not supported by this server; remove it"));
-    }
     if let Some(explicit) = attributes.text(&["type"])? {
         return match explicit.as_str() {
             "command" | "commands" | "script" => Ok(StepType::Command),
             "wait" | "waiter" => Ok(StepType::Wait),
             "block" | "manual" => Ok(StepType::Block),
             "input" => Ok(StepType::Input),
+            "trigger" => Ok(StepType::Trigger),
             "group" => Ok(StepType::Group),
             other => Err(PipelineProblem::at(node, format!("unknown step type {other:?}"))),
         };
@@ -139,16 +140,16 @@ fn step_type(node: &Node, attributes: &mut Attributes) -> Result<StepType, Pipel
         };
         PipelineProblem::at(
             node,
-            format!("cannot tell what kind of step this is: none of command, commands, plugins, wait, block, input or group among its attributes ({keys})"),
+            format!("cannot tell what kind of step this is: none of command, commands, plugins, wait, block, input, trigger or group among its attributes ({keys})"),
         )
     })
 }
 
 fn single(kind: StepType, mut attributes: Attributes, defaults: &Defaults) -> Result<Step, PipelineProblem> {
     let (kind, own_label) = match kind {
-        StepType::Command => (commands::command(&mut attributes, defaults)?, None),
+        StepType::Command => (Kind::Command(Box::new(commands::command(&mut attributes, defaults)?)), None),
+        StepType::Trigger => (Kind::Trigger(Box::new(trigger::trigger(&mut attributes)?)), None),
         StepType::Wait => {
-            attributes.refuse(&["if", "branches"])?;
             attributes.take(&["wait", "waiter"])?;
             let continue_on_failure = attributes.flag(&["continue_on_failure"])?;
             (Kind::Wait { continue_on_failure }, None)
@@ -169,8 +170,6 @@ fn single(kind: StepType, mut attributes: Attributes, defaults: &Defaults) -> Re
 }
 
 fn group(mut attributes: Attributes, defaults: &Defaults) -> Result<(Step, Vec<StepTree>), PipelineProblem> {
-    attributes.refuse(&["if", "branches"])?;
-    attributes.take(&["notify"])?;
     let label = attributes.text(&["group"])?;
     let Some(steps) = attributes.take(&["steps"])? else {
         return Err(attributes.problem("a group needs steps"));
@@ -199,6 +198,7 @@ fn common(
     {
         return Err(attributes.problem(format!("key {key:?} looks like a UUID")));
     }
+    let (condition, branches) = rules::filters(&mut attributes)?;
     let step = Step {
         kind,
         key: key.filter(|key| !key.is_empty()),
@@ -206,7 +206,11 @@ fn common(
         depends_on: rules::depends_on(&mut attributes)?,
         allow_dependency_failure: attributes.flag(&["allow_dependency_failure"])?,
         skip: rules::skip(&mut attributes)?,
+        condition,
+        branches,
+        notify: rules::notify(&mut attributes)?,
     };
+    matrix::check_placeholders(&step).map_err(|reason| attributes.problem(reason))?;
     attributes.finish()?;
     Ok(step)
 }

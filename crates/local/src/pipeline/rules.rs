@@ -2,8 +2,11 @@
 
 use super::PipelineProblem;
 use super::attributes::{Attributes, boolean, integer, wrong};
+use super::condition::Condition;
 use super::node::{Node, Value};
-use super::step::{Dependency, ExitMatch, ManualRetry, Retry, RetryRule, SoftFail, TextMatch};
+use super::step::{
+    Concurrency, ConcurrencyMethod, Dependency, ExitMatch, ManualRetry, Retry, RetryRule, SoftFail, TextMatch,
+};
 
 /// Retries that `automatic: true` or a rule without a limit allows.
 const DEFAULT_RETRY_LIMIT: u32 = 2;
@@ -62,6 +65,78 @@ pub(crate) fn agents(attributes: &mut Attributes) -> Result<Option<Vec<String>>,
             .collect::<Result<_, _>>()
             .map(Some),
         _ => texts(&node, "agents").map(Some),
+    }
+}
+
+/// `if` or `branches`, of which a step has at most one.
+pub(crate) fn filters(
+    attributes: &mut Attributes,
+) -> Result<(Option<Condition>, Option<String>), PipelineProblem> {
+    // The agent applies it when it uploads. Nobody does in a stored pipeline, and the step is wanted.
+    attributes.take(&["if_changed"])?;
+    let condition = match attributes.take(&["if"])? {
+        None | Some(Node { value: Value::Null, .. }) => None,
+        Some(node) => {
+            let text = node.scalar().ok_or_else(|| wrong(&node, "if", "a condition in a string"))?;
+            Some(Condition::parse(&text).map_err(|problem| PipelineProblem::at(&node, problem.to_string()))?)
+        }
+    };
+    let branches = match attributes.take(&["branches"])? {
+        None | Some(Node { value: Value::Null, .. }) => None,
+        Some(node) if condition.is_some() => {
+            return Err(PipelineProblem::at(&node, "a step has either if or branches, not both"));
+        }
+        Some(node) => {
+            Some(texts(&node, "branches")?.join(" ")).filter(|patterns| !patterns.trim().is_empty())
+        }
+    };
+    Ok((condition, branches))
+}
+
+/// `concurrency`, `concurrency_group` and `concurrency_method`.
+pub(crate) fn concurrency(attributes: &mut Attributes) -> Result<Option<Concurrency>, PipelineProblem> {
+    let limit = attributes.number(&["concurrency"], 1)?;
+    let group = attributes.text(&["concurrency_group"])?.filter(|group| !group.is_empty());
+    let method = match attributes.take(&["concurrency_method"])? {
+        None | Some(Node { value: Value::Null, .. }) => None,
+        Some(node) => match node.scalar().as_deref() {
+            Some("ordered") => Some(ConcurrencyMethod::Ordered),
+            Some("eager") => Some(ConcurrencyMethod::Eager),
+            _ => return Err(wrong(&node, "concurrency_method", "ordered or eager")),
+        },
+    };
+    match (limit, group) {
+        (Some(limit), Some(group)) => Ok(Some(Concurrency {
+            group,
+            limit: u32::try_from(limit).unwrap_or(u32::MAX),
+            method: method.unwrap_or_default(),
+        })),
+        (Some(_), None) => Err(attributes.problem("concurrency needs a concurrency_group")),
+        (None, Some(_)) => Err(attributes.problem("concurrency_group needs concurrency, a number")),
+        (None, None) if method.is_some() => {
+            Err(attributes.problem("concurrency_method needs concurrency and concurrency_group"))
+        }
+        (None, None) => Ok(None),
+    }
+}
+
+/// A number of jobs or minutes, of which 0 is as good as none.
+pub(crate) fn count(
+    attributes: &mut Attributes,
+    names: &[&'static str],
+) -> Result<Option<u32>, PipelineProblem> {
+    let Some(value) = attributes.number(names, 0)? else { return Ok(None) };
+    let value =
+        u32::try_from(value).map_err(|_| attributes.problem(format!("{} {value} is too large", names[0])))?;
+    Ok(Some(value).filter(|value| *value > 0))
+}
+
+/// `notify`, kept as it is written.
+pub(crate) fn notify(attributes: &mut Attributes) -> Result<Option<serde_json::Value>, PipelineProblem> {
+    match attributes.take(&["notify"])? {
+        None | Some(Node { value: Value::Null, .. }) => Ok(None),
+        Some(node) if matches!(node.value, Value::List(_)) => Ok(Some(node.to_json())),
+        Some(node) => Err(wrong(&node, "notify", "a list")),
     }
 }
 

@@ -4,8 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::checkout::Checkout;
+use super::condition::Condition;
 use super::gate::Gate;
+use super::matrix::Matrix;
 use super::node::Place;
+use super::secrets::Secret;
+use super::trigger::Trigger;
 
 /// Environment variables by name.
 pub(crate) type Env = BTreeMap<String, String>;
@@ -43,6 +48,38 @@ pub(crate) struct Step {
     pub(crate) allow_dependency_failure: bool,
     /// Why the step is skipped, when it is.
     pub(crate) skip: Option<String>,
+    /// `if`: the step is wanted only when it holds.
+    pub(crate) condition: Option<Condition>,
+    /// `branches`: the step is wanted only on these.
+    pub(crate) branches: Option<String>,
+    /// As written. Nobody is notified from a laptop.
+    pub(crate) notify: Option<serde_json::Value>,
+}
+
+impl Step {
+    /// A step about which nothing more is said.
+    pub(crate) fn bare(kind: Kind) -> Self {
+        Self {
+            kind,
+            key: None,
+            label: None,
+            depends_on: None,
+            allow_dependency_failure: false,
+            skip: None,
+            condition: None,
+            branches: None,
+            notify: None,
+        }
+    }
+
+    /// How many jobs `parallelism` asks for.
+    pub(crate) fn parallelism(&self) -> Option<u32> {
+        match &self.kind {
+            Kind::Command(command) => command.parallelism,
+            Kind::Trigger(trigger) => trigger.parallelism,
+            _ => None,
+        }
+    }
 }
 
 /// What a step does.
@@ -53,6 +90,7 @@ pub(crate) enum Kind {
     Wait { continue_on_failure: bool },
     Block(Gate),
     Input(Gate),
+    Trigger(Box<Trigger>),
     Group,
 }
 
@@ -68,6 +106,12 @@ pub(crate) struct Command {
     pub(crate) image: Option<String>,
     pub(crate) artifact_paths: Vec<String>,
     pub(crate) parallelism: Option<u32>,
+    pub(crate) matrix: Option<Matrix>,
+    pub(crate) concurrency: Option<Concurrency>,
+    pub(crate) secrets: Vec<Secret>,
+    pub(crate) checkout: Checkout,
+    /// Passed to the agent as it came.
+    pub(crate) cache: Option<serde_json::Value>,
     pub(crate) soft_fail: SoftFail,
     pub(crate) retry: Retry,
     pub(crate) timeout_in_minutes: Option<u32>,

@@ -1,24 +1,25 @@
-//! Builds as rows, and applying events to them.
+//! Builds as rows. How they begin, grow and change is told by the modules below.
 
-use std::collections::BTreeSet;
+mod creation;
+mod effects;
+mod upload;
 
 use jiff::Timestamp;
-use rusqlite::{OptionalExtension, Row, Transaction, named_params};
+use rusqlite::{OptionalExtension, Row, Transaction};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::jobs;
 use super::loaded::{self, Parts, Taken};
 use super::row::{Columns, json, millis};
-use super::{data, jobs, pipelines};
-use crate::build::layout::{self, Place};
 use crate::build::verdict::PlacedStep;
-use crate::build::{Build, BuildState, Context, Event, Job, JobState, Policy, advance};
-use crate::pipeline::step::{Document, Env, Kind, Step};
-use crate::pipeline::{self, PipelineProblem};
+use crate::build::{Build, BuildState, Job, Policy};
+use crate::pipeline::step::{Env, Step};
 use crate::problem::Problem;
 
-/// The most jobs of one build.
-const MAX_JOBS: usize = 4000;
+pub(crate) use creation::create;
+pub(crate) use effects::{apply, unblock};
+pub(crate) use upload::{Upload, has_upload, upload};
 
 /// A build without its steps.
 #[derive(Debug, Clone)]
@@ -241,118 +242,11 @@ pub(crate) fn step(transaction: &Transaction<'_>, id: Uuid) -> Result<(Step, Opt
         .ok_or_else(|| Problem::not_found("step", id))?
 }
 
-/// Creates a build of the pipeline's stored configuration and starts it.
-pub(crate) fn create(
-    transaction: &Transaction<'_>,
-    pipeline: &pipelines::PipelineRow,
-    new: &NewBuild,
-    policy: &Policy,
-    now: Timestamp,
-) -> Result<BuildRow, Problem> {
-    let document = pipeline::from_stored(&pipeline.configuration, &known_variables(pipeline, new))?;
-    let laid = pipeline::expand(&document, &BTreeSet::new(), &mut Uuid::now_v7)?;
-    let id = Uuid::now_v7();
-    let number = pipelines::next_number(transaction, pipeline.id)?;
-    insert(transaction, id, number, pipeline.id, new, &document.env, now)?;
-    for (key, value) in &new.meta_data {
-        data::set(transaction, id, key, value)?;
-    }
-    let row = get(transaction, id)?;
-    let mut build = load(transaction, &row)?;
-    let place = Place { uploader: None, now, scheduled_at: now };
-    let new_jobs = layout::insert(&mut build, laid, place);
-    save_new(transaction, &build, &new_jobs, policy)?;
-    run(transaction, &mut build, &Event::Laid, policy, now)?;
-    get(transaction, id)
-}
-
-fn insert(
-    transaction: &Transaction<'_>,
-    id: Uuid,
-    number: i64,
-    pipeline: Uuid,
-    new: &NewBuild,
-    pipeline_env: &Env,
-    now: Timestamp,
-) -> Result<(), Problem> {
-    let sql = "
-INSERT INTO builds (id, pipeline, number, state, branch, commit_sha, message, source, author, tag, pull_request,
-    triggered_from, root, rebuilt_from, pipeline_env, env, created_at)
-VALUES (:id, :pipeline, :number, 'scheduled', :branch, :commit, :message, :source, :author, :tag, :pull_request,
-    :triggered_from, :root, :rebuilt_from, :pipeline_env, :env, :created_at)";
-    transaction.prepare_cached(sql)?.execute(named_params! {
-        ":id": id.to_string(),
-        ":pipeline": pipeline.to_string(),
-        ":number": number,
-        ":branch": new.branch,
-        ":commit": new.commit,
-        ":message": new.message,
-        ":source": new.source,
-        ":author": new.author.as_ref().map(json).transpose()?,
-        ":tag": new.tag,
-        ":pull_request": new.pull_request.as_ref().map(json).transpose()?,
-        ":triggered_from": new.triggered_from.as_ref().map(json).transpose()?,
-        ":root": new.triggered_from.as_ref().map(|from| from.root.to_string()),
-        ":rebuilt_from": new.rebuilt_from.as_ref().map(json).transpose()?,
-        ":pipeline_env": json(pipeline_env)?,
-        ":env": json(&new.env)?,
-        ":created_at": millis(now),
-    })?;
-    Ok(())
-}
-
-/// What stored pipelines may refer to: the build as it was asked for.
-fn known_variables(pipeline: &pipelines::PipelineRow, new: &NewBuild) -> Env {
-    let variables = [
-        ("BRANCH", &new.branch),
-        ("COMMIT", &new.commit),
-        ("MESSAGE", &new.message),
-        ("REPO", &pipeline.repository),
-        ("PIPELINE_SLUG", &pipeline.slug),
-        ("PIPELINE_NAME", &pipeline.name),
-        ("PIPELINE_DEFAULT_BRANCH", &pipeline.default_branch),
-    ];
-    variables.into_iter().map(|(name, value)| (format!("BUILDKITE_{name}"), value.clone())).collect()
-}
-
-/// Applies an event to a build and writes what it changed.
-pub(crate) fn apply(
-    transaction: &Transaction<'_>,
-    build: Uuid,
-    event: &Event,
-    policy: &Policy,
-    now: Timestamp,
-) -> Result<(), Problem> {
-    let row = get(transaction, build)?;
-    let (mut build, taken) = take(transaction, &row)?;
-    run(transaction, &mut build, event, policy, now)?;
-    keep(build, &taken);
-    Ok(())
-}
-
-fn run(
-    transaction: &Transaction<'_>,
-    build: &mut Build,
-    event: &Event,
-    policy: &Policy,
-    now: Timestamp,
-) -> Result<(), Problem> {
-    let changed = advance(build, event, &mut Context { now, new_id: &mut Uuid::now_v7 })?;
-    for job in build.jobs.iter().filter(|job| changed.contains(&job.id)) {
-        jobs::save(transaction, build.id, job, policy)?;
-    }
-    transaction
-        .prepare_cached(
-            "UPDATE builds SET state = ?2, cancel_requested = ?3, started_at = ?4, finished_at = ?5 WHERE id = ?1",
-        )?
-        .execute((
-            build.id.to_string(),
-            build.state.as_str(),
-            build.cancel_requested,
-            build.started_at.map(millis),
-            build.finished_at.map(millis),
-        ))?;
-    Ok(())
+/// Whether somebody has answered a block or input step of the build.
+pub(crate) fn was_unblocked(transaction: &Transaction<'_>, build: Uuid) -> Result<bool, Problem> {
+    Ok(transaction
+        .prepare_cached("SELECT 1 FROM jobs WHERE build = ?1 AND state = 'unblocked' LIMIT 1")?
+        .exists([build.to_string()])?)
 }
 
 /// A job of the build has started: the build has, too.
@@ -390,82 +284,4 @@ fn save_new(
         ))?;
     }
     new_jobs.iter().try_for_each(|job| jobs::save(transaction, build.id, job, policy))
-}
-
-/// Steps that a running job adds to its own build.
-#[derive(Debug)]
-pub(crate) struct Upload {
-    pub(crate) uuid: String,
-    pub(crate) document: Document,
-    pub(crate) replace: bool,
-}
-
-/// Inserts uploaded steps directly after the step of the uploading job. Repeating an upload is harmless.
-pub(crate) fn upload(
-    transaction: &Transaction<'_>,
-    uploader: &jobs::OwnedJob,
-    upload: &Upload,
-    policy: &Policy,
-    now: Timestamp,
-) -> Result<(), Problem> {
-    let job = &uploader.job;
-    let new = transaction
-        .prepare_cached("INSERT OR IGNORE INTO uploads (job, uuid) VALUES (?1, ?2)")?
-        .execute((job.id.to_string(), &upload.uuid))?;
-    if new == 0 {
-        return Ok(());
-    }
-    let row = get(transaction, uploader.build)?;
-    if row.cancel_requested || !job.state.has_agent() || job.state == JobState::Canceling {
-        return Err(Problem::Refused("steps can only be added while the uploading job runs".to_owned()));
-    }
-    let mut build = load(transaction, &row)?;
-    if upload.replace {
-        for step in layout::drop_unstarted(&mut build) {
-            let step = step.to_string();
-            transaction.prepare_cached("DELETE FROM jobs WHERE step = ?1")?.execute([&step])?;
-            transaction.prepare_cached("DELETE FROM steps WHERE id = ?1")?.execute([&step])?;
-        }
-    }
-    let taken = build.steps.iter().filter_map(|placed| placed.step.key.clone()).collect();
-    let laid = pipeline::expand(&upload.document, &taken, &mut Uuid::now_v7)?;
-    let place = Place { uploader: Some(job.step), now, scheduled_at: job.scheduled_at };
-    let new_jobs = layout::insert(&mut build, laid, place);
-    if build.jobs.len() > MAX_JOBS {
-        let text = format!("the build would have more than {MAX_JOBS} jobs");
-        return Err(PipelineProblem::whole(text).into());
-    }
-    save_new(transaction, &build, &new_jobs, policy)?;
-    if !upload.document.env.is_empty() {
-        let mut env = row.env;
-        env.extend(upload.document.env.clone());
-        transaction.execute("UPDATE builds SET env = ?2 WHERE id = ?1", (row.id.to_string(), json(&env)?))?;
-    }
-    run(transaction, &mut build, &Event::Laid, policy, now)
-}
-
-/// Answers a block or input step: its fields are checked and become meta-data of the build.
-pub(crate) fn unblock(
-    transaction: &Transaction<'_>,
-    gate: &jobs::OwnedJob,
-    answers: &Env,
-    policy: &Policy,
-    now: Timestamp,
-) -> Result<(), Problem> {
-    let (step, _) = step(transaction, gate.job.step)?;
-    apply(transaction, gate.build, &Event::Unblock { job: gate.job.id }, policy, now)?;
-    if let Kind::Block(asked) | Kind::Input(asked) = &step.kind {
-        let answers = asked.check(answers).map_err(Problem::Refused)?;
-        for (key, value) in &answers {
-            data::set(transaction, gate.build, key, value)?;
-        }
-    }
-    Ok(())
-}
-
-/// Whether this upload of the job has been applied.
-pub(crate) fn has_upload(transaction: &Transaction<'_>, job: Uuid, uuid: &str) -> Result<bool, Problem> {
-    Ok(transaction
-        .prepare_cached("SELECT 1 FROM uploads WHERE job = ?1 AND uuid = ?2")?
-        .exists((job.to_string(), uuid))?)
 }

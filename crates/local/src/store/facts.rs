@@ -1,6 +1,7 @@
 //! Gathering what the environment of a job is made of.
 
 use rusqlite::Transaction;
+use uuid::Uuid;
 
 use super::{agents, builds, jobs, pipelines, schema};
 use crate::pipeline::env::{self, Facts, Organization};
@@ -34,8 +35,30 @@ pub(crate) fn born(id: uuid::Uuid) -> jiff::Timestamp {
     jiff::Timestamp::new(seconds, nanoseconds).unwrap_or_default()
 }
 
+/// Slug and id of the organisation, for what is decided without a request at hand.
+pub(crate) fn organization_identity(transaction: &Transaction<'_>) -> Result<(String, Uuid), Problem> {
+    Ok((
+        schema::remembered(transaction, "organization_slug")?,
+        schema::identity(transaction, "organization")?,
+    ))
+}
+
+/// Keeps the organisation's slug, as the settings have it now.
+pub(crate) fn remember_organization(transaction: &Transaction<'_>, slug: &str) -> Result<(), Problem> {
+    schema::remember(transaction, "organization_slug", slug)
+}
+
+/// The one who acts through the page and the API: there is only one.
+fn local_user(transaction: &Transaction<'_>) -> Result<env::Person, Problem> {
+    Ok(env::Person {
+        id: schema::identity(transaction, "user")?,
+        name: "Local User".to_owned(),
+        email: "local@localhost".to_owned(),
+    })
+}
+
 /// The id of the registration token.
-pub(crate) fn token_id(transaction: &Transaction<'_>) -> Result<uuid::Uuid, Problem> {
+pub(crate) fn token_id(transaction: &Transaction<'_>) -> Result<Uuid, Problem> {
     schema::identity(transaction, "token")
 }
 
@@ -58,7 +81,8 @@ pub(crate) fn of_job(
 ) -> Result<Facts, Problem> {
     let build = builds::get(transaction, owned.build)?;
     let pipeline = pipelines::by_id(transaction, build.pipeline)?;
-    let (step, group) = builds::step(transaction, owned.job.step)?;
+    let (written, group) = builds::step(transaction, owned.job.step)?;
+    let step = written.permuted(owned.job.matrix.as_ref()).into_owned();
     let group = match group {
         Some(id) => {
             let (step, _) = builds::step(transaction, id)?;
@@ -70,7 +94,11 @@ pub(crate) fn of_job(
         organization,
         pipeline,
         build,
+        written,
         step,
+        unblocker: builds::was_unblocked(transaction, owned.build)?
+            .then(|| local_user(transaction))
+            .transpose()?,
         group,
         job: owned.job.clone(),
         agent: agent.map(|agent| env::Agent {

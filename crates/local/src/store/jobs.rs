@@ -4,6 +4,7 @@ use rusqlite::{OptionalExtension, Row, Transaction, named_params};
 use uuid::Uuid;
 
 use super::row::{Columns, json, millis};
+use crate::build::concurrency::Member;
 use crate::build::{Job, JobKind, JobState, Policy};
 use crate::problem::Problem;
 
@@ -56,6 +57,33 @@ pub(crate) fn of_build(transaction: &Transaction<'_>, build: Uuid) -> Result<Vec
         jobs.push(read(row)?.job);
     }
     Ok(jobs)
+}
+
+/// The jobs of a concurrency group that have not ended, oldest first. Uploaded jobs are as old as their uploader.
+pub(crate) fn of_group(transaction: &Transaction<'_>, group: &str) -> Result<Vec<Member>, Problem> {
+    let sql = "SELECT id, build, state, priority, concurrency FROM jobs
+         WHERE concurrency_group = ?1 AND finished_at IS NULL ORDER BY scheduled_at, seq";
+    let mut statement = transaction.prepare_cached(sql)?;
+    let mut rows = statement.query([group])?;
+    let mut members = Vec::new();
+    while let Some(row) = rows.next()? {
+        members.push(Member {
+            job: row.id("id")?,
+            build: row.id("build")?,
+            state: row.column::<String>("state")?.parse()?,
+            priority: row.column("priority")?,
+            concurrency: row.json("concurrency")?,
+        });
+    }
+    Ok(members)
+}
+
+/// Puts a job into another state that has the same deadline: none.
+pub(crate) fn set_state(transaction: &Transaction<'_>, job: Uuid, state: JobState) -> Result<(), Problem> {
+    transaction
+        .prepare_cached("UPDATE jobs SET state = ?2 WHERE id = ?1")?
+        .execute((job.to_string(), state.as_str()))?;
+    Ok(())
 }
 
 /// The jobs whose deadline has passed, with their builds.
@@ -125,8 +153,12 @@ fn read(row: &Row<'_>) -> Result<OwnedJob, Problem> {
     Ok(OwnedJob { build: row.id("build")?, job })
 }
 
-const KINDS: [(JobKind, &str); 3] =
-    [(JobKind::Command, "script"), (JobKind::Waiter, "waiter"), (JobKind::Manual, "manual")];
+const KINDS: [(JobKind, &str); 4] = [
+    (JobKind::Command, "script"),
+    (JobKind::Waiter, "waiter"),
+    (JobKind::Manual, "manual"),
+    (JobKind::Trigger, "trigger"),
+];
 
 fn kind(text: &str) -> Result<JobKind, Problem> {
     KINDS

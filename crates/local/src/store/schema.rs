@@ -60,7 +60,7 @@ CREATE INDEX jobs_scheduled ON jobs (queue, scheduled_at, seq) WHERE state = 'sc
 CREATE INDEX jobs_dispatch ON jobs (queue, rules, priority DESC, scheduled_at, seq) WHERE state = 'scheduled';
 CREATE INDEX jobs_unfinished ON jobs (queue, state) WHERE finished_at IS NULL AND kind = 'script';
 CREATE INDEX jobs_deadline ON jobs (deadline) WHERE deadline IS NOT NULL;
-CREATE INDEX jobs_concurrency ON jobs (concurrency_group, scheduled_at, seq) WHERE concurrency_group IS NOT NULL;
+CREATE INDEX jobs_concurrency ON jobs (concurrency_group, scheduled_at, seq) WHERE concurrency_group IS NOT NULL AND finished_at IS NULL;
 CREATE INDEX jobs_token ON jobs (token) WHERE token IS NOT NULL;
 CREATE INDEX jobs_agent ON jobs (agent) WHERE agent IS NOT NULL;
 
@@ -161,6 +161,18 @@ pub(super) fn prepare(connection: &Connection) -> Result<(), Problem> {
     loaded::watch(connection)?;
     connection.set_prepared_statement_cache_capacity(128);
     Ok(())
+}
+
+/// Keeps a name of this server's for the work that is done without a request.
+pub(super) fn remember(connection: &Connection, name: &str, value: &str) -> Result<(), Problem> {
+    connection.execute("INSERT OR REPLACE INTO identity (name, value) VALUES (?1, ?2)", [name, value])?;
+    Ok(())
+}
+
+/// The value kept under `name`; empty when there is none.
+pub(super) fn remembered(connection: &Connection, name: &str) -> Result<String, Problem> {
+    let sql = "SELECT value FROM identity WHERE name = ?1";
+    Ok(connection.prepare_cached(sql)?.query_row([name], |row| row.get(0)).optional()?.unwrap_or_default())
 }
 
 /// The id kept under `name`; made up when the database is new, and the same ever after.

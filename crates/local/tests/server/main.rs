@@ -15,6 +15,7 @@ mod logs;
 mod manners;
 mod oidc;
 mod page;
+mod pipelines;
 mod rest;
 mod rest_lists;
 mod secrets;

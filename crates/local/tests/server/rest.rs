@@ -26,7 +26,7 @@ async fn pipelines_are_created_listed_and_changed() {
 async fn a_build_shows_its_jobs() {
     let rig = Rig::start().await;
     let build =
-        rig.build("steps: [{label: one, key: k, command: x, agents: {queue: q}}, wait, {block: Go}]").await;
+        rig.build("steps: [{label: one, key: k, command: x, agents: {queue: q}}, wait, {input: Go}]").await;
     assert_eq!(
         (&build["number"], &build["state"], &build["commit"]),
         (&json!(1), &json!("scheduled"), &json!("HEAD"))

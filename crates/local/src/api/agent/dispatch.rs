@@ -5,7 +5,6 @@ use axum::extract::State;
 use bk_buildkite::agent::{AcquiredJob, Ping, PingJob};
 use jiff::Timestamp;
 use rusqlite::Transaction;
-use serde_json::json;
 
 use super::super::auth::CallingAgent;
 use super::super::error::{ApiError, ApiResult};
@@ -13,8 +12,9 @@ use super::super::extract::{self, BaseUrl, Path};
 use super::super::{App, Shared};
 use super::{new_token, sessions};
 use crate::build::{Event, JobKind, JobState, Policy, Refusal};
-use crate::pipeline::env::{self, Facts};
-use crate::pipeline::step::{Command, Kind};
+use crate::pipeline::env;
+use crate::pipeline::step::Kind;
+use crate::pipeline::wire::agent_step;
 use crate::problem::Problem;
 use crate::store::agents::AgentRow;
 use crate::store::jobs::OwnedJob;
@@ -184,7 +184,7 @@ fn hand_over(
     jobs::save(transaction, owned.build, job, &app.policy)?;
     let organization = facts::organization(transaction, &app.config.organization, base)?;
     let facts = facts::of_job(transaction, organization, owned, Some(agent))?;
-    let Kind::Command(command) = &facts.step.kind else {
+    let (Kind::Command(command), Kind::Command(written)) = (&facts.step.kind, &facts.written.kind) else {
         return Err(Problem::Refused(format!("job {} is not a command job", job.id)));
     };
     Ok(AcquiredJob {
@@ -195,26 +195,9 @@ fn hand_over(
         chunks_max_size_bytes: CHUNK_BYTES,
         chunks_interval_seconds: 1,
         log_max_size_bytes: app.config.log_max_bytes,
-        step: Some(step(&facts, command)),
+        step: Some(agent_step(&facts.written, written)),
+        matrix_permutation: job.matrix.clone(),
         priority: job.priority,
         runnable_at: job.runnable_at.map(|at| at.to_string()),
     })
-}
-
-/// The step as the agent knows it: what it verifies a signature against.
-fn step(facts: &Facts, command: &Command) -> serde_json::Value {
-    let mut step = json!({
-        "command": command.script,
-        "env": command.env,
-        "plugins": command.plugins,
-    });
-    for (name, value) in [("key", &facts.step.key), ("label", &facts.step.label)] {
-        if let Some(value) = value {
-            step[name] = json!(value);
-        }
-    }
-    if let Some(signature) = &command.signature {
-        step["signature"] = signature.clone();
-    }
-    step
 }

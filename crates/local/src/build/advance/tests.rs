@@ -1,6 +1,6 @@
 //! Scenarios in YAML, and properties over random builds.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 
 use jiff::{SignedDuration, Timestamp};
 use proptest::prelude::*;
@@ -11,6 +11,8 @@ use super::*;
 use crate::build::BuildState;
 use crate::build::layout::{self, Place};
 use crate::pipeline;
+use crate::pipeline::condition::{Facts, Literal};
+use crate::pipeline::expand::Setting;
 
 /// A build that answers by step label.
 struct Bench {
@@ -40,7 +42,9 @@ impl Bench {
         let document = pipeline::from_yaml(yaml).unwrap();
         let taken = self.build.steps.iter().filter_map(|placed| placed.step.key.clone()).collect();
         let mut ids = self.ids;
-        let laid = pipeline::expand(&document, &taken, &mut || {
+        let facts = Facts::of(&[("build.branch", Literal::Text("main".into()))], &[]);
+        let setting = Setting { taken: &taken, branch: "main", facts: &facts };
+        let laid = pipeline::expand(&document, setting, &mut || {
             ids += 1;
             Uuid::from_u128(ids)
         })
@@ -50,7 +54,7 @@ impl Bench {
         self.event(&Event::Laid).unwrap();
     }
 
-    fn event(&mut self, event: &Event) -> Result<BTreeSet<Uuid>, Refusal> {
+    fn event(&mut self, event: &Event) -> Result<Vec<Effect>, Refusal> {
         self.now = self.now.checked_add(SignedDuration::from_secs(1)).unwrap();
         let mut ids = self.ids;
         let mut new_id = || {
@@ -59,7 +63,7 @@ impl Bench {
         };
         let changed = advance(&mut self.build, event, &mut Context { now: self.now, new_id: &mut new_id });
         self.ids = ids;
-        changed
+        changed.map(|advanced| advanced.effects)
     }
 
     /// The newest job of the step with this label.

@@ -1,3 +1,5 @@
+use std::collections::BTreeSet;
+
 use rstest::rstest;
 use uuid::Uuid;
 
@@ -5,6 +7,8 @@ use super::*;
 use crate::build::BuildState;
 use crate::build::layout::{self, Place};
 use crate::pipeline;
+use crate::pipeline::condition::Facts;
+use crate::pipeline::expand::Setting;
 
 const YAML: &str = "
 steps:
@@ -17,6 +21,10 @@ steps:
     parallelism: 2
     timeout_in_minutes: 5
     priority: 3
+    if: "true"
+    notify: [{slack: a}]
+    concurrency: 4
+    concurrency_group: g
   - {key: other, command: x}
 ";
 
@@ -28,7 +36,9 @@ fn build() -> Build {
         Uuid::from_u128(ids)
     };
     let document = pipeline::from_yaml(YAML).unwrap();
-    let laid = pipeline::expand(&document, &std::collections::BTreeSet::new(), &mut new_id).unwrap();
+    let (taken, facts) = (BTreeSet::new(), Facts::default());
+    let setting = Setting { taken: &taken, branch: "main", facts: &facts };
+    let laid = pipeline::expand(&document, setting, &mut new_id).unwrap();
     let mut build = Build {
         id: Uuid::nil(),
         state: BuildState::Scheduled,
@@ -58,6 +68,10 @@ fn read(attribute: &str, format: &str) -> Result<String, AttributeProblem> {
 #[case("parallelism", "", "2")]
 #[case("state", "", "waiting_for_dependencies")]
 #[case("outcome", "", "neutral")]
+#[case("if", "", "true")]
+#[case("concurrency_key", "", "g")]
+#[case("concurrency_limit", "", "4")]
+#[case("notify", "json", r#"[{"slack":"a"}]"#)]
 #[case("env", "json", r#"{"A":"b"}"#)]
 #[case("agents", "json", r#"["os=linux"]"#)]
 #[case("depends_on", "json", r#"[{"allow_failure":true,"step":"other"}]"#)]
@@ -91,6 +105,8 @@ fn a_whole_step_is_an_object() {
 #[case("label", " more", true, "label", "Test more")]
 #[case("priority", "10", false, "priority", "10")]
 #[case("priority", "-1", false, "priority", "-1")]
+#[case("notify", r#"["x"]"#, true, "notify", r#"[{"slack":"a"},"x"]"#)]
+#[case("notify", r#"["x"]"#, false, "notify", r#"["x"]"#)]
 fn attributes_are_changed(
     #[case] attribute: &str,
     #[case] value: &str,
@@ -100,12 +116,15 @@ fn attributes_are_changed(
 ) {
     let mut build = build();
     change(&mut build.steps[0].step, attribute, value, append).unwrap();
-    assert_eq!(export(&build, &build.steps[0], read, "").unwrap(), expected);
+    let format = if read == "notify" { "json" } else { "" };
+    assert_eq!(export(&build, &build.steps[0], read, format).unwrap(), expected);
 }
 
 #[rstest]
 #[case("priority", "high", false)]
 #[case("priority", "1", true)]
+#[case("notify", "x", false)]
+#[case("if", "x", false)]
 #[case("command", "x", false)]
 #[case("state", "finished", false)]
 #[case("nonsense", "x", false)]

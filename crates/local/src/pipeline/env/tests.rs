@@ -50,7 +50,9 @@ fn facts(yaml: &str) -> Facts {
             started_at: None,
             finished_at: None,
         },
+        written: document.steps[0].step.clone(),
         step: document.steps[0].step.clone(),
+        unblocker: None,
         group: Some(Group { id: Uuid::from_u128(6), key: Some("g".into()), label: Some("G".into()) }),
         job: Job {
             parallel: Some((1, 2)),

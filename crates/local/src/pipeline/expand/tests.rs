@@ -3,8 +3,19 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
+use crate::pipeline::condition::Literal;
 use crate::pipeline::step::{Command, ExitMatch, RetryRule, SoftFail, TextMatch};
 use crate::pipeline::{from_json, from_yaml};
+
+fn facts() -> Facts {
+    Facts::of(&[("build.branch", Literal::Text("main".into()))], &[])
+}
+
+/// A new build on the branch `main`.
+fn setting(facts: &Facts) -> Setting<'_> {
+    const NONE: &BTreeSet<String> = &BTreeSet::new();
+    Setting { taken: NONE, branch: "main", facts }
+}
 
 fn laid(yaml: &str) -> Vec<LaidStep> {
     let mut next = 0;
@@ -12,7 +23,7 @@ fn laid(yaml: &str) -> Vec<LaidStep> {
         next += 1;
         Uuid::from_u128(next)
     };
-    expand(&from_yaml(yaml).unwrap(), &BTreeSet::new(), &mut new_id).unwrap()
+    expand(&from_yaml(yaml).unwrap(), setting(&facts()), &mut new_id).unwrap()
 }
 
 fn refusal(yaml: &str) -> String {
@@ -20,7 +31,7 @@ fn refusal(yaml: &str) -> String {
         Ok(document) => document,
         Err(problem) => return problem.to_string(),
     };
-    expand(&document, &BTreeSet::new(), &mut Uuid::now_v7).unwrap_err().to_string()
+    expand(&document, setting(&facts()), &mut Uuid::now_v7).unwrap_err().to_string()
 }
 
 fn command(step: &LaidStep) -> &Command {
@@ -113,14 +124,62 @@ fn a_bare_list_and_an_upload_are_pipelines() {
     "line 3, column 12: steps[0].lable: unknown attribute lable; did you mean label?"
 )]
 #[case(
-    "steps:\n  - command: x\n    label: L\n    if: build.branch == 'main'\n",
-    "line 4, column 9: steps[0].if: attribute if is not supported"
+    "steps:\n  - command: x\n    label: L\n    if: build.branch = 'main'\n",
+    "line 4, column 9: steps[0].if: line 1, column 14 of the condition: '=' means nothing here"
 )]
-#[case("steps:\n  - command: x\n    matrix: [a]\n", "attribute matrix is not supported")]
-#[case("steps: [{trigger: other}]", "trigger steps are not supported")]
 #[case(
-    "steps: [{command: x, concurrency: 1, concurrency_group: g}]",
-    "attribute concurrency is not supported"
+    "steps: [{command: x, if: build.branch}]",
+    "steps[0].if: build.branch is \"main\", neither true nor false"
+)]
+#[case(
+    "steps: [{command: x, if: 'true', branches: main}]",
+    "steps[0].branches: a step has either if or branches"
+)]
+#[case("steps: [{command: x, matrix: [a], parallelism: 2}]", "either parallelism or a matrix")]
+#[case(
+    "steps: [{command: x, matrix: {setup: {os: [a, [b]]}}}]",
+    "steps[0].matrix.setup.os[1]: a matrix value must be"
+)]
+#[case("steps: [{command: x, matrix: [a, a]}]", "steps[0].matrix[1]: the value \"a\" is there twice")]
+#[case(
+    "steps: [{command: x, matrix: {setup: {a: [1]}, adjustments: [{with: {b: 1}}]}}]",
+    "adjustments[0].with: with must have exactly the dimensions a"
+)]
+#[case(
+    "steps: [{command: x, matrix: {setup: [1], adjustments: [{with: {b: 1}}]}}]",
+    "with must be one value"
+)]
+#[case(
+    "steps: [{command: x, matrix: {setup: {a: [1]}, adjustments: [{skip: true}]}}]",
+    "an adjustment needs with"
+)]
+#[case("steps: [{command: '{{matrix.os}}', matrix: [a]}]", "{{matrix.os}} names no dimension of the matrix")]
+#[case(
+    "steps: [{command: x, plugins: [{a#v1: {b: '{{ matrix }}'}}], matrix: {setup: {os: [a]}}}]",
+    "{{ matrix }} names no dimension"
+)]
+#[case("steps: [{trigger: ''}]", "steps[0].trigger: trigger must be the slug of a pipeline")]
+#[case(
+    "steps: [{trigger: other, build: {branchs: x}}]",
+    "steps[0].build.branchs: unknown attribute branchs; did you mean branch?"
+)]
+#[case("steps: [{trigger: other, command: x}]", "unknown attribute trigger")]
+#[case("steps: [{command: x, concurrency: 1}]", "concurrency needs a concurrency_group")]
+#[case("steps: [{command: x, concurrency_group: g}]", "concurrency_group needs concurrency")]
+#[case("steps: [{command: x, concurrency_method: eager}]", "concurrency_method needs concurrency")]
+#[case(
+    "steps: [{command: x, concurrency: 0, concurrency_group: g}]",
+    "concurrency must be at least 1, not 0"
+)]
+#[case(
+    "steps: [{command: x, concurrency: 1, concurrency_group: g, concurrency_method: fair}]",
+    "must be ordered or eager"
+)]
+#[case("steps: [{command: x, notify: slack}]", "steps[0].notify: notify must be a list")]
+#[case("steps: [{block: b, fields: [{text: A}]}]", "steps[0].fields[0]: a field needs a key")]
+#[case(
+    "steps: [{group: g, steps: [wait, {command: x, keyy: a}]}]",
+    "steps[0].steps[1].keyy: unknown attribute keyy"
 )]
 #[case(
     "steps: [{command: x, key: k}, {command: y, key: k}]",
@@ -150,7 +209,7 @@ proptest! {
     #[test]
     fn any_text_is_read_or_refused(text in "[-a-z:\\[\\]{}~ \n&*<,'\"0-9]{0,120}") {
         if let Ok(document) = from_yaml(&text) {
-            drop(expand(&document, &BTreeSet::new(), &mut Uuid::now_v7));
+            drop(expand(&document, setting(&facts()), &mut Uuid::now_v7));
         }
     }
 
@@ -163,7 +222,7 @@ proptest! {
         } else {
             json!(steps)
         };
-        let laid = expand(&from_json(document).unwrap(), &BTreeSet::new(), &mut Uuid::now_v7).unwrap();
+        let laid = expand(&from_json(document).unwrap(), setting(&facts()), &mut Uuid::now_v7).unwrap();
         let jobs: usize = laid.iter().map(|step| step.jobs.len()).sum();
         prop_assert_eq!(jobs, counts.iter().map(|count| (*count).max(1) as usize).sum::<usize>());
         let ids: BTreeSet<_> =

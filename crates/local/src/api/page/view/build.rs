@@ -199,6 +199,7 @@ fn step(placed: &PlacedStep, jobs: Vec<JobLine>) -> StepView {
         Kind::Wait { .. } => ("wait", None, None),
         Kind::Block(gate) => ("block", None, asks(gate)),
         Kind::Input(gate) => ("input", None, asks(gate)),
+        Kind::Trigger(trigger) => ("trigger", Some(trigger.pipeline.clone()), None),
         Kind::Group => ("group", None, None),
     };
     StepView {

@@ -6,7 +6,7 @@ use crate::build::{Job, JobKind, JobState};
 pub(super) fn of_job(job: &Job) -> &'static str {
     match job.state {
         _ if job.soft_failed => "soft_failed",
-        JobState::Finished if job.kind != JobKind::Command || job.exit_status == Some(0) => "passed",
+        JobState::Finished if job.kind == JobKind::Waiter || job.exit_status == Some(0) => "passed",
         JobState::Finished => "failed",
         state => state.as_str(),
     }

@@ -9,6 +9,7 @@ use crate::build::verdict::PlacedStep;
 use crate::build::{Job, JobKind, JobState};
 use crate::pipeline::gate::Gate;
 use crate::pipeline::step::{Command, Kind};
+use crate::pipeline::trigger::Trigger;
 use crate::problem::Problem;
 use crate::store::builds::{self, BuildRow};
 use crate::store::pipelines::{self, PipelineRow};
@@ -60,7 +61,7 @@ pub(super) fn render(
     placed: &PlacedStep,
     steps: &[PlacedStep],
 ) -> Result<Value, Problem> {
-    let step = &placed.step;
+    let step = placed.step.permuted(job.matrix.as_ref());
     let group = placed.group.and_then(|group| steps.iter().find(|one| one.id == group));
     let shown = json!({
         "id": job.id,
@@ -88,7 +89,8 @@ pub(super) fn render(
             fields.extend(command_fields(transaction, place.links, job, command)?);
         }
         Kind::Block(gate) | Kind::Input(gate) => fields.extend(gate_fields(place, job, gate)),
-        _ => {}
+        Kind::Trigger(trigger) => fields.extend(trigger_fields(transaction, place.links, job, trigger)?),
+        Kind::Wait { .. } | Kind::Group => {}
     }
     Ok(Value::Object(fields))
 }
@@ -161,10 +163,38 @@ fn gate_fields(place: Place<'_>, job: &Job, gate: &Gate) -> Map<String, Value> {
     }))
 }
 
+/// The build that a trigger job started, and how the job came out.
+fn trigger_fields(
+    transaction: &Transaction<'_>,
+    links: &Links,
+    job: &Job,
+    trigger: &Trigger,
+) -> Result<Map<String, Value>, Problem> {
+    let child = match job.child {
+        Some(id) => {
+            let row = builds::get(transaction, id)?;
+            let slug = &trigger.pipeline;
+            Some(json!({
+                "id": row.id,
+                "number": row.number,
+                "url": links.api(&format!("pipelines/{slug}/builds/{}", row.number)),
+                "web_url": links.page(&format!("{slug}/builds/{}", row.number)),
+            }))
+        }
+        None => None,
+    };
+    Ok(object(json!({
+        "async": trigger.is_async,
+        "triggered_build": child,
+        "exit_status": job.exit_status,
+        "soft_failed": job.soft_failed,
+    })))
+}
+
 /// The state as the REST API tells it.
 pub(crate) fn rest_state(job: &Job) -> &'static str {
     match job.state {
-        JobState::Finished if job.kind != JobKind::Command || job.exit_status == Some(0) => "passed",
+        JobState::Finished if job.kind == JobKind::Waiter || job.exit_status == Some(0) => "passed",
         JobState::Finished => "failed",
         JobState::Limiting | JobState::Limited => "scheduled",
         state => state.as_str(),

@@ -1,0 +1,50 @@
+//! Concurrency groups: who may run next, over all builds.
+
+use uuid::Uuid;
+
+use super::JobState;
+use crate::pipeline::step::{Concurrency, ConcurrencyMethod};
+
+/// A job of a group that has not ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Member {
+    pub(crate) job: Uuid,
+    pub(crate) build: Uuid,
+    pub(crate) state: JobState,
+    pub(crate) priority: i64,
+    pub(crate) concurrency: Concurrency,
+}
+
+/// The members that may run now. `members` are all that have not ended, oldest first.
+///
+/// An ordered job goes when those that hold a place and those before it in the queue, ready or not, are fewer
+/// than its limit. An eager one goes as soon as there is a place; the higher priority first.
+pub(crate) fn admit(members: &[Member]) -> Vec<Uuid> {
+    let mut held = members.iter().filter(|member| member.state.holds_place()).count();
+    let mut admitted = Vec::new();
+    let limit = |member: &Member| usize::try_from(member.concurrency.limit).unwrap_or(usize::MAX);
+    let is_eager = |member: &Member| member.concurrency.method == ConcurrencyMethod::Eager;
+    let mut ahead = 0;
+    for member in members.iter().filter(|member| !member.state.holds_place()) {
+        if member.state.is_limited() && !is_eager(member) && held + ahead < limit(member) {
+            admitted.push(member.job);
+            held += 1;
+        } else {
+            ahead += 1;
+        }
+    }
+    let mut eager: Vec<&Member> =
+        members.iter().filter(|member| member.state.is_limited() && is_eager(member)).collect();
+    // Stable, so equal priorities keep their age.
+    eager.sort_by_key(|member| std::cmp::Reverse(member.priority));
+    for member in eager {
+        if held < limit(member) {
+            admitted.push(member.job);
+            held += 1;
+        }
+    }
+    admitted
+}
+
+#[cfg(test)]
+mod tests;
