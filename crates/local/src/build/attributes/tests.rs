@@ -21,7 +21,7 @@ steps:
     parallelism: 2
     timeout_in_minutes: 5
     priority: 3
-    if: "true"
+    if: 'true'
     notify: [{slack: a}]
     concurrency: 4
     concurrency_group: g
