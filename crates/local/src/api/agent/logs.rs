@@ -10,7 +10,7 @@ use serde_json::json;
 use super::super::Shared;
 use super::super::auth::JobAccess;
 use super::super::error::{ApiError, ApiResult};
-use super::super::extract::{Params, RawBody};
+use super::super::extract::{Body, Params, RawBody};
 use crate::build::JobState;
 use crate::log::{self, BadChunk, Chunk};
 use crate::problem::Problem;
@@ -63,6 +63,9 @@ fn refused(bad: &BadChunk) -> ApiError {
 }
 
 /// Times of group headers from agents without time stamps in their logs. They are not kept.
-pub(super) async fn header_times(_: JobAccess) -> Json<serde_json::Value> {
+pub(super) async fn header_times(
+    _: JobAccess,
+    Body(_): Body<serde_json::Map<String, serde_json::Value>>,
+) -> Json<serde_json::Value> {
     Json(json!({}))
 }
