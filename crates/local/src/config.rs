@@ -59,6 +59,12 @@ pub struct Config {
     pub rate_limits: bool,
     /// The faults that tests put into the server's way. When absent, the server has no such thing.
     pub faults: Option<Faults>,
+    /// How many finished builds of each pipeline are kept; all when absent.
+    pub keep_builds: Option<u32>,
+    /// How long finished builds are kept; for ever when absent.
+    pub keep_builds_for: Option<Duration>,
+    /// How often the server looks for builds that need not be kept.
+    pub prune_every: Duration,
     /// The most that is kept of one job's log; the rest is discarded.
     pub log_max_bytes: u64,
 }
@@ -103,6 +109,9 @@ impl Default for Config {
             expire_after: Duration::from_hours(30 * 24),
             rate_limits: true,
             faults: None,
+            keep_builds: None,
+            keep_builds_for: None,
+            prune_every: Duration::from_mins(1),
             log_max_bytes: 1024 * 1024 * 1024,
         }
     }

@@ -25,6 +25,7 @@ mod log;
 mod oidc;
 mod pipeline;
 mod problem;
+mod prune;
 mod rate_limit;
 mod secret;
 mod server;

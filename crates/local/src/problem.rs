@@ -22,9 +22,12 @@ pub(crate) enum Problem {
     /// The pipeline is not valid.
     #[error("the pipeline is invalid: {0}")]
     Pipeline(#[from] PipelineProblem),
+    /// The disk has no room for the change. Nothing of it was kept.
+    #[error("the disk is full: the server can keep nothing new until there is room")]
+    DiskFull(#[source] rusqlite::Error),
     /// The database failed.
     #[error("the database failed")]
-    Database(#[from] rusqlite::Error),
+    Database(#[source] rusqlite::Error),
     /// What the database holds cannot be read.
     #[error("the database holds a value that cannot be read: {0}")]
     Corrupt(String),
@@ -40,6 +43,15 @@ impl Problem {
     /// "No pipeline called demo".
     pub(crate) fn not_found(what: &str, name: impl std::fmt::Display) -> Self {
         Self::NotFound(format!("no {what} {name}"))
+    }
+}
+
+impl From<rusqlite::Error> for Problem {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(rusqlite::ErrorCode::DiskFull) => Self::DiskFull(error),
+            _ => Self::Database(error),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ use crate::depot::Depot;
 use crate::problem::Problem;
 use crate::secret::{GitCredentials, Secrets, SecretsError};
 use crate::store::{Store, agents, facts, pipelines};
-use crate::timer;
+use crate::{prune, timer};
 
 /// A server that listens and has not begun to answer yet.
 pub struct Server {
@@ -96,7 +96,8 @@ impl Server {
             shutdown.await;
             stopping.cancel();
         };
-        let timer = tokio::spawn(timer::run(self.app));
+        let timer = tokio::spawn(timer::run(self.app.clone()));
+        let pruning = tokio::spawn(prune::run(self.app));
         let served = if breakable {
             let service = self.router.into_make_service_with_connect_info::<Cut>();
             axum::serve(Cuttable(self.listener), service).with_graceful_shutdown(shutdown).await
@@ -104,6 +105,7 @@ impl Server {
             axum::serve(self.listener, self.router).with_graceful_shutdown(shutdown).await
         };
         timer.abort();
+        pruning.abort();
         served.map_err(ServerError::Serve)
     }
 }

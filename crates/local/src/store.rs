@@ -18,6 +18,7 @@ pub(crate) mod logs;
 pub(crate) mod metrics;
 pub(crate) mod overview;
 pub(crate) mod pipelines;
+pub(crate) mod prune;
 pub(crate) mod repositories;
 mod row;
 mod schema;
@@ -108,11 +109,15 @@ fn serve(
     deadline_changed: &watch::Sender<Option<Timestamp>>,
 ) {
     while let Ok(work) = inbox.recv() {
+        let before = connection.total_changes();
         // One request that goes wrong must not take the others with it. Its transaction is rolled back as it
         // is dropped, so nothing is left half-done.
         if catch_unwind(AssertUnwindSafe(|| work(&mut connection))).is_err() {
             loaded::clear();
             tracing::error!("a request broke off; its changes were rolled back");
+        }
+        if connection.total_changes() == before {
+            continue;
         }
         match schema::next_deadline(&connection) {
             Ok(next) => {

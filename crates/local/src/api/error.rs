@@ -104,6 +104,10 @@ impl From<Problem> for ApiError {
                 StatusCode::UNPROCESSABLE_ENTITY
             }
             Problem::Stopping => StatusCode::SERVICE_UNAVAILABLE,
+            Problem::DiskFull(_) => {
+                tracing::error!(error = bk_ops::report::one_line(&problem), "request failed");
+                StatusCode::INSUFFICIENT_STORAGE
+            }
             Problem::Database(_) | Problem::Corrupt(_) | Problem::Broken => {
                 tracing::error!(error = bk_ops::report::one_line(&problem), "request failed");
                 StatusCode::INTERNAL_SERVER_ERROR

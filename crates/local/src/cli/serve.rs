@@ -67,6 +67,14 @@ pub(super) struct Args {
     #[arg(long, env = "BUILDKITE_LOCAL_AGENT_LOST_AFTER", default_value_t = 180, value_name = "SECONDS")]
     agent_lost_after: u64,
 
+    /// Finished builds to keep of each pipeline [default: all]
+    #[arg(long, env = "BUILDKITE_LOCAL_KEEP_BUILDS", value_name = "COUNT")]
+    keep_builds: Option<u32>,
+
+    /// Days to keep finished builds for [default: for ever]
+    #[arg(long, env = "BUILDKITE_LOCAL_KEEP_DAYS", value_name = "DAYS")]
+    keep_days: Option<u32>,
+
     /// Let tests put faults into the server's way: see the API under /_faults
     #[arg(long, env = "BUILDKITE_LOCAL_FAULTS")]
     faults: bool,
@@ -108,6 +116,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         queues: args.queues,
         rate_limits: args.rate_limits == Switch::On,
         agent_lost_after: Duration::from_secs(args.agent_lost_after),
+        keep_builds: args.keep_builds,
+        keep_builds_for: args.keep_days.map(|days| Duration::from_hours(24 * u64::from(days))),
         faults: args.faults.then(Faults::default),
         ..Config::default()
     };

@@ -1,11 +1,14 @@
 //! Tables, and how the database is opened.
 
 use jiff::Timestamp;
-use rusqlite::{Connection, OptionalExtension};
+use rusqlite::{Connection, ErrorCode, OptionalExtension};
 use uuid::Uuid;
 
 use super::{loaded, row};
 use crate::problem::Problem;
+
+/// Marks a database as one of this program.
+const APPLICATION: i64 = 0x424b_4c4f;
 
 /// Raised with every change to the tables.
 const VERSION: i64 = 2;
@@ -56,6 +59,7 @@ CREATE TABLE jobs (
 );
 CREATE INDEX jobs_of_build ON jobs (build);
 CREATE INDEX jobs_of_step ON jobs (step);
+CREATE INDEX jobs_child ON jobs (child) WHERE child IS NOT NULL;
 CREATE INDEX jobs_scheduled ON jobs (queue, scheduled_at, seq) WHERE state = 'scheduled';
 CREATE INDEX jobs_dispatch ON jobs (queue, rules, priority DESC, scheduled_at, seq) WHERE state = 'scheduled';
 CREATE INDEX jobs_unfinished ON jobs (queue, state) WHERE finished_at IS NULL AND kind = 'script';
@@ -141,22 +145,25 @@ CREATE TABLE repositories (key TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE) WITH
 
 /// Sets the connection up and creates the tables of a new database.
 pub(super) fn prepare(connection: &Connection) -> Result<(), Problem> {
+    // Nothing has been read yet, so this is where a file shows that it is something else.
+    connection.query_row("PRAGMA schema_version", [], |_| Ok(())).map_err(|error| {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Problem::Refused(format!(
+                "it is no database, or it is damaged ({error}); restore it, or use a new file"
+            )),
+            _ => error.into(),
+        }
+    })?;
+    let is_new = is_new(connection)?;
     connection.pragma_update(None, "foreign_keys", true)?;
     // With a write-ahead log, a killed process loses nothing that was committed.
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
     connection.busy_timeout(std::time::Duration::from_secs(5))?;
-    let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
-    match version {
-        VERSION => {}
-        0 => {
-            connection.execute_batch(&format!("BEGIN; {TABLES} PRAGMA user_version = {VERSION}; COMMIT;"))?;
-        }
-        other => {
-            return Err(Problem::Refused(format!(
-                "the database has layout {other}, this program knows {VERSION}; use a new file"
-            )));
-        }
+    if is_new {
+        connection.execute_batch(&format!(
+            "BEGIN; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"
+        ))?;
     }
     loaded::watch(connection)?;
     connection.set_prepared_statement_cache_capacity(128);
@@ -173,6 +180,20 @@ pub(super) fn remember(connection: &Connection, name: &str, value: &str) -> Resu
 pub(super) fn remembered(connection: &Connection, name: &str) -> Result<String, Problem> {
     let sql = "SELECT value FROM identity WHERE name = ?1";
     Ok(connection.prepare_cached(sql)?.query_row([name], |row| row.get(0)).optional()?.unwrap_or_default())
+}
+
+/// Says whether the database is new, and refuses one that this program did not make.
+fn is_new(connection: &Connection) -> Result<bool, Problem> {
+    let number = |sql: &str| -> Result<i64, Problem> { Ok(connection.query_row(sql, [], |row| row.get(0))?) };
+    let tables = number("SELECT COUNT(*) FROM sqlite_master")?;
+    match (number("PRAGMA application_id")?, number("PRAGMA user_version")?) {
+        (APPLICATION, VERSION) => Ok(false),
+        (APPLICATION, other) => Err(Problem::Refused(format!(
+            "it has layout {other}, and this program knows {VERSION}; use a new file"
+        ))),
+        (0, 0) if tables == 0 => Ok(true),
+        _ => Err(Problem::Refused("it belongs to another program; use a new file".to_owned())),
+    }
 }
 
 /// The id kept under `name`; made up when the database is new, and the same ever after.

@@ -16,6 +16,7 @@ mod manners;
 mod oidc;
 mod page;
 mod pipelines;
+mod prune;
 mod rest;
 mod rest_lists;
 mod secrets;

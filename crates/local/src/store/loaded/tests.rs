@@ -78,7 +78,7 @@ fn happen(transaction: &Transaction<'_>, build: Uuid, what: &Happening) -> Resul
     match what {
         Happening::Started(job) => {
             let mut job = job.get(&all).clone();
-            job.accept(Uuid::now_v7(), "token".into(), now)?;
+            job.acquire(Uuid::now_v7(), "token".into(), now)?;
             job.start(now)?;
             jobs::save(transaction, build, &job, &POLICY)
         }
