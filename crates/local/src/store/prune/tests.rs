@@ -13,6 +13,9 @@ const POLICY: Policy = Policy {
     expire_after: SignedDuration::from_hours(1),
 };
 
+/// What a build brings rows into.
+const TABLES: [&str; 7] = ["builds", "steps", "jobs", "job_events", "logs", "log_chunks", "meta_data"];
+
 fn database() -> Connection {
     let connection = Connection::open_in_memory().unwrap();
     schema::prepare(&connection).unwrap();
@@ -111,7 +114,6 @@ fn old_builds_go_with_all_that_belongs_to_them_and_their_space_is_used_again() {
     let count = |connection: &Connection, what: &str| -> i64 {
         connection.query_row(&format!("SELECT COUNT(*) FROM {what}"), [], |row| row.get(0)).unwrap()
     };
-    const TABLES: [&str; 7] = ["builds", "steps", "jobs", "job_events", "logs", "log_chunks", "meta_data"];
     let before = TABLES.map(|table| count(&connection, table));
     let day = now - SignedDuration::from_hours(24);
     prune(&mut connection, Keep { builds: None, since: Some(day) });
