@@ -7,6 +7,7 @@ mod extract;
 pub(crate) mod faults;
 pub(crate) mod files;
 mod git;
+mod graphql;
 mod oidc;
 mod page;
 mod rest;
@@ -93,6 +94,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .nest("/v2", rest::root(&app))
         .nest("/v2/organizations/{org}", rest::router(&app))
         .merge(git::router())
+        .merge(graphql::router(&app))
         .merge(files::router())
         .merge(oidc::well_known())
         .merge(page::router(&app))

@@ -17,7 +17,6 @@ macro_rules! states {
         #[allow(dead_code, reason = "the steps API and the page will read those of steps")]
         impl $name {
             /// Every state.
-            #[cfg(test)]
             pub(crate) const ALL: &'static [Self] = &[$(Self::$variant,)+];
 
             /// The state's name on the wire.

@@ -86,6 +86,18 @@ pub(crate) fn set_state(transaction: &Transaction<'_>, job: Uuid, state: JobStat
     Ok(())
 }
 
+/// Every job that has not ended, in order of creation.
+pub(crate) fn unfinished(transaction: &Transaction<'_>) -> Result<Vec<OwnedJob>, Problem> {
+    let sql = "SELECT * FROM jobs WHERE finished_at IS NULL ORDER BY seq";
+    let mut statement = transaction.prepare_cached(sql)?;
+    let mut rows = statement.query([])?;
+    let mut jobs = Vec::new();
+    while let Some(row) = rows.next()? {
+        jobs.push(read(row)?);
+    }
+    Ok(jobs)
+}
+
 /// The jobs whose deadline has passed, with their builds.
 pub(crate) fn overdue(transaction: &Transaction<'_>, now: jiff::Timestamp) -> Result<Vec<OwnedJob>, Problem> {
     let sql = "SELECT * FROM jobs WHERE deadline IS NOT NULL AND deadline <= ?1 ORDER BY deadline LIMIT 500";

@@ -13,8 +13,8 @@ const APART: &[(&str, &str)] = &[
     ("/_artifacts/", "addresses carry a signature: tests/server/artifacts.rs"),
     ("/.well-known/", "open to everybody: tests/server/oidc.rs"),
     ("/page", "answers HTML and events to people: tests of its own"),
-    ("/graphql", "in the making"),
-    ("/v1/graphql", "in the making"),
+    ("/graphql", "its errors have GraphQL's shape: tests/server/graphql.rs"),
+    ("/v1", "the same"),
 ];
 
 /// The source files of the HTTP side, with the prefix that their routes have.

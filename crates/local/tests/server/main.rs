@@ -9,6 +9,7 @@ mod data;
 mod dispatch;
 mod faults;
 mod git;
+mod graphql;
 mod harness;
 mod inside;
 mod logs;
