@@ -109,6 +109,11 @@ pub(crate) struct Ending {
     pub(crate) signal_reason: Option<String>,
 }
 
+/// Whether `stack` may reserve a job in this state, or extend its reservation; `holder` is the stack that has it.
+pub(crate) fn may_reserve(state: JobState, holder: Option<Uuid>, stack: Uuid) -> bool {
+    state == JobState::Scheduled || (state == JobState::Reserved && holder == Some(stack))
+}
+
 impl Job {
     /// A job of a step to which nothing has happened yet.
     pub(crate) fn new(id: Uuid, step: Uuid, kind: JobKind, now: Timestamp) -> Self {
@@ -169,18 +174,6 @@ impl Job {
 
     fn refuse(&self, change: &'static str) -> Refusal {
         Refusal::WrongState { id: self.id, state: self.state, change }
-    }
-
-    /// A stack reserves the job, or extends its own reservation. Says whether it has it now.
-    pub(crate) fn reserve(&mut self, stack: Uuid, until: Timestamp) -> bool {
-        let free = self.state == JobState::Scheduled;
-        let own = self.state == JobState::Reserved && self.stack == Some(stack);
-        if free || own {
-            self.state = JobState::Reserved;
-            self.stack = Some(stack);
-            self.reserved_until = Some(until);
-        }
-        free || own
     }
 
     /// The job is handed to an idle agent, which has yet to accept it. Says whether it could be.

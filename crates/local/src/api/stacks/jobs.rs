@@ -96,7 +96,6 @@ pub(super) async fn reserve(
         }
         None => SignedDuration::try_from(app.config.reservation).unwrap_or(SignedDuration::from_mins(15)),
     };
-    let policy = app.policy;
     let answer = app
         .store
         .transact(move |transaction| {
@@ -105,7 +104,7 @@ pub(super) async fn reserve(
             let mut answer = Reserved::default();
             for text in request.job_uuids {
                 let reserved = match Uuid::parse_str(&text) {
-                    Ok(id) => stacks::reserve(transaction, id, stack.id, until, &policy)?,
+                    Ok(id) => stacks::reserve(transaction, id, stack.id, until)?,
                     Err(_) => false,
                 };
                 if reserved { answer.reserved.push(text) } else { answer.not_reserved.push(text) }

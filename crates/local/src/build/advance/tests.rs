@@ -292,8 +292,8 @@ fn a_stack_ends_only_what_no_agent_has() {
     bench.start(a);
     let taken = bench.event(&Event::StackFinished { job: a, stack: mine, exit_status: -1 });
     assert!(matches!(taken, Err(Refusal::WrongState { .. })));
-    let until = bench.now;
-    assert!(bench.build.jobs.iter_mut().find(|job| job.id == b).unwrap().reserve(mine, until));
+    let reserved = bench.build.jobs.iter_mut().find(|job| job.id == b).unwrap();
+    (reserved.state, reserved.stack) = (JobState::Reserved, Some(mine));
     let foreign = bench.event(&Event::StackFinished { job: b, stack: other, exit_status: -1 });
     assert!(matches!(foreign, Err(Refusal::WrongState { .. })));
     bench.event(&Event::StackFinished { job: b, stack: mine, exit_status: 5 }).unwrap();

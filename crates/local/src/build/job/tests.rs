@@ -56,6 +56,15 @@ fn finish(job: &mut Job, exit_status: i64) -> Result<(), Refusal> {
 }
 
 /// The states that a change leads on to; in every other state it must be refused and alter nothing.
+#[test]
+fn a_stack_reserves_what_is_free_and_extends_what_is_its_own() {
+    for state in JobState::ALL {
+        let mine = may_reserve(*state, Some(MINE), MINE);
+        let others = may_reserve(*state, Some(OTHER), MINE);
+        assert_eq!((mine, others), (matches!(state, Scheduled | Reserved), *state == Scheduled), "{state}");
+    }
+}
+
 #[rstest]
 #[case::acquire(
     |job: &mut Job| job.acquire(MINE, "new".into(), second(10)),
