@@ -2,6 +2,8 @@
 
 pub(crate) mod advance;
 pub(crate) mod attributes;
+#[cfg(test)]
+mod bench;
 pub(crate) mod concurrency;
 mod dependencies;
 mod effect;

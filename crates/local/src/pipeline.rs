@@ -26,3 +26,4 @@ pub(crate) mod wire;
 pub(crate) use expand::expand;
 pub(crate) use parse::{from_json, from_stored, from_yaml};
 pub(crate) use problem::PipelineProblem;
+pub(crate) use rules::signal_name;

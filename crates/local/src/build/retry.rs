@@ -1,13 +1,16 @@
 //! Retries: a new job of the same step takes the place of one that ended.
 
+use std::ops::RangeInclusive;
+
 use jiff::Timestamp;
 use uuid::Uuid;
 
 use super::{Job, JobState};
+use crate::pipeline::signal_name;
 use crate::pipeline::step::{Retry, RetryRule};
 
-/// `*` in an automatic rule stands for the exit statuses of processes; −1 must be named.
-const LOWEST_WILDCARD: i64 = 1;
+/// `*` in an automatic rule stands for the exit statuses of failed processes; −1 must be named.
+const ANY_FAILURE: RangeInclusive<i64> = 1..=255;
 
 /// The index of the automatic rule that grants this failed job another try.
 pub(crate) fn granting_rule(job: &Job, retry: &Retry) -> Option<usize> {
@@ -21,9 +24,10 @@ pub(crate) fn granting_rule(job: &Job, retry: &Retry) -> Option<usize> {
 
 fn rule_matches(rule: &RetryRule, job: &Job) -> bool {
     let exit = rule.exit_status.as_ref().is_none_or(|list| {
-        job.exit_status.is_some_and(|status| list.iter().any(|one| one.matches(status, LOWEST_WILDCARD)))
+        job.exit_status.is_some_and(|status| list.iter().any(|one| one.matches(status, &ANY_FAILURE)))
     });
-    let signal = rule.signal.as_ref().is_none_or(|wanted| wanted.matches(job.signal.as_deref()));
+    let reported = job.signal.as_deref().map(signal_name);
+    let signal = rule.signal.as_ref().is_none_or(|wanted| wanted.matches(reported.as_deref()));
     let reason = rule
         .signal_reason
         .as_ref()
@@ -53,3 +57,6 @@ pub(crate) fn successor(old: &Job, id: Uuid, rule: Option<usize>, now: Timestamp
     next.become_runnable(now);
     next
 }
+
+#[cfg(test)]
+mod tests;

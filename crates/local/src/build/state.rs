@@ -14,7 +14,6 @@ macro_rules! states {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub(crate) enum $name { $($variant,)+ }
 
-        #[allow(dead_code, reason = "the steps API and the page will read those of steps")]
         impl $name {
             /// Every state.
             pub(crate) const ALL: &'static [Self] = &[$(Self::$variant,)+];
@@ -46,6 +45,10 @@ macro_rules! states {
 
 states! {
     /// Where a job is.
+    ///
+    /// The hosted service also knows `unblocked_failed`: a block that was answered before the steps that it
+    /// depends on had failed. Here a block is `blocked`, and can be answered, only once those have passed, and
+    /// an answer is final; so the state cannot come about.
     JobState {
         Waiting = "waiting",
         Limiting = "limiting",

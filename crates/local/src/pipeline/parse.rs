@@ -18,7 +18,8 @@ pub(crate) fn from_yaml(text: &str) -> Result<Document, PipelineProblem> {
 
 /// Reads a pipeline written in YAML for a build that knows these variables.
 pub(crate) fn from_stored(text: &str, known: &Env) -> Result<Document, PipelineProblem> {
-    document(&interpolate(Node::from_yaml(text)?, known))
+    let root = Node::from_yaml(text)?;
+    document(&interpolate(root.clone(), known).map_err(|problem| problem.within(&root))?)
 }
 
 /// Reads a pipeline as `buildkite-agent pipeline upload` sends it.

@@ -1,6 +1,7 @@
 //! Steps as they are kept for a build: parsed, checked, with defaults applied.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -174,9 +175,8 @@ impl SoftFail {
         match self {
             Self::Never => false,
             Self::Always => true,
-            Self::ExitStatus(list) => {
-                exit_status.is_some_and(|status| list.iter().any(|one| one.matches(status, i64::MIN)))
-            }
+            Self::ExitStatus(list) => exit_status
+                .is_some_and(|status| list.iter().any(|one| one.matches(status, &(i64::MIN..=i64::MAX)))),
         }
     }
 }
@@ -190,10 +190,10 @@ pub(crate) enum ExitMatch {
 }
 
 impl ExitMatch {
-    /// Whether a non-zero `status` matches; `*` stands for every status from `lowest` up.
-    pub(crate) fn matches(self, status: i64, lowest: i64) -> bool {
+    /// Whether a non-zero `status` matches; `*` stands for those in `any`.
+    pub(crate) fn matches(self, status: i64, any: &RangeInclusive<i64>) -> bool {
         match self {
-            Self::Any => status != 0 && status >= lowest,
+            Self::Any => status != 0 && any.contains(&status),
             Self::Is(wanted) => status == wanted,
         }
     }

@@ -1,101 +1,15 @@
-//! Scenarios in YAML, and properties over random builds.
+//! Scenarios in YAML.
 
-use std::collections::HashMap;
+mod circles;
+mod properties;
 
-use jiff::{SignedDuration, Timestamp};
-use proptest::prelude::*;
+use jiff::SignedDuration;
 use rstest::rstest;
 use uuid::Uuid;
 
 use super::*;
 use crate::build::BuildState;
-use crate::build::layout::{self, Place};
-use crate::pipeline;
-use crate::pipeline::condition::{Facts, Literal};
-use crate::pipeline::expand::Setting;
-
-/// A build that answers by step label.
-struct Bench {
-    build: Build,
-    now: Timestamp,
-    ids: u128,
-}
-
-impl Bench {
-    fn new(yaml: &str) -> Self {
-        let now = Timestamp::from_second(1_000_000).unwrap();
-        let build = Build {
-            id: Uuid::from_u128(1),
-            state: BuildState::Scheduled,
-            cancel_requested: false,
-            started_at: None,
-            finished_at: None,
-            steps: Vec::new(),
-            jobs: Vec::new(),
-        };
-        let mut bench = Self { build, now, ids: 1 };
-        bench.lay(yaml, None);
-        bench
-    }
-
-    fn lay(&mut self, yaml: &str, uploader: Option<Uuid>) {
-        let document = pipeline::from_yaml(yaml).unwrap();
-        let taken = self.build.steps.iter().filter_map(|placed| placed.step.key.clone()).collect();
-        let mut ids = self.ids;
-        let facts = Facts::of(&[("build.branch", Literal::Text("main".into()))], &[]);
-        let setting = Setting { taken: &taken, branch: "main", facts: &facts };
-        let laid = pipeline::expand(&document, setting, &mut || {
-            ids += 1;
-            Uuid::from_u128(ids)
-        })
-        .unwrap();
-        self.ids = ids;
-        layout::insert(&mut self.build, laid, Place { uploader, now: self.now, scheduled_at: self.now });
-        self.event(&Event::Laid).unwrap();
-    }
-
-    fn event(&mut self, event: &Event) -> Result<Vec<Effect>, Refusal> {
-        self.now = self.now.checked_add(SignedDuration::from_secs(1)).unwrap();
-        let mut ids = self.ids;
-        let mut new_id = || {
-            ids += 1;
-            Uuid::from_u128(ids)
-        };
-        let changed = advance(&mut self.build, event, &mut Context { now: self.now, new_id: &mut new_id });
-        self.ids = ids;
-        changed.map(|advanced| advanced.effects)
-    }
-
-    /// The newest job of the step with this label.
-    fn job(&self, label: &str) -> &Job {
-        let step =
-            self.build.steps.iter().find(|placed| placed.step.label.as_deref() == Some(label)).unwrap();
-        self.build.jobs.iter().rfind(|job| job.step == step.id).unwrap()
-    }
-
-    fn state(&self, label: &str) -> JobState {
-        self.job(label).state
-    }
-
-    fn start(&mut self, id: Uuid) {
-        let now = self.now;
-        let job = self.build.jobs.iter_mut().find(|job| job.id == id).unwrap();
-        job.acquire(Uuid::nil(), "token".into(), now).unwrap();
-        job.start(now).unwrap();
-    }
-
-    fn end(&mut self, id: Uuid, exit_status: i64) {
-        let ending = Ending { exit_status, ..Ending::default() };
-        self.event(&Event::Finished { job: id, ending, at: self.now }).unwrap();
-    }
-
-    /// Runs the newest job of a step to its end.
-    fn run(&mut self, label: &str, exit_status: i64) {
-        let id = self.job(label).id;
-        self.start(id);
-        self.end(id, exit_status);
-    }
-}
+use crate::build::bench::Bench;
 
 const WAITED: &str = "
 steps:
@@ -412,81 +326,4 @@ fn jobs_marked_so_are_cancelled_when_the_build_fails() {
         Bench::new("steps: [{label: a, command: x}, {label: b, command: x, cancel_on_build_failing: true}]");
     bench.run("a", 1);
     assert_eq!(bench.state("b"), JobState::Canceled);
-}
-
-fn any_step(index: usize) -> impl Strategy<Value = String> {
-    let dependency = if index == 0 { 0..1 } else { 0..index };
-    prop_oneof![
-        5 => Just(format!("{{key: k{index}, command: x}}")),
-        2 => Just("wait".to_owned()),
-        1 => Just("{wait: ~, continue_on_failure: true}".to_owned()),
-        1 => Just(format!("{{key: k{index}, command: x, soft_fail: true}}")),
-        1 => Just(format!("{{key: k{index}, command: x, retry: {{automatic: true}}}}")),
-        1 => Just(format!("{{key: k{index}, command: x, parallelism: 3}}")),
-        1 => Just("{block: go}".to_owned()),
-        1 => Just(format!("{{key: k{index}, command: x, skip: true}}")),
-        2 => dependency.prop_map(move |on| format!("{{key: k{index}, command: x, depends_on: k{on}}}")),
-    ]
-}
-
-fn any_pipeline() -> impl Strategy<Value = String> {
-    (1usize..9)
-        .prop_flat_map(|count| (0..count).map(any_step).collect::<Vec<_>>())
-        .prop_map(|steps| format!("steps: [{}]", steps.join(", ")))
-}
-
-proptest! {
-    /// Whatever agents and people answer, in whatever order: ended jobs stay as they are, nothing behind a
-    /// wait starts before it, and once all are answered the build has ended.
-    #[test]
-    fn every_build_ends_and_nothing_ended_changes(
-        yaml in any_pipeline(),
-        answers in prop::collection::vec((any::<prop::sample::Index>(), 0u8..10), 200),
-    ) {
-        let mut bench = Bench::new(&yaml);
-        let mut ended: HashMap<Uuid, Job> = HashMap::new();
-        for (pick, action) in answers {
-            let open: Vec<(Uuid, JobState)> = bench.build.jobs.iter()
-                .filter(|job| job.state.is_active() || job.state == JobState::Blocked)
-                .map(|job| (job.id, job.state))
-                .collect();
-            if open.is_empty() {
-                break;
-            }
-            let (id, state) = *pick.get(&open);
-            match (state, action) {
-                (JobState::Blocked, _) => { bench.event(&Event::Unblock { job: id }).unwrap(); }
-                (_, 9) => { bench.event(&Event::CancelJob { job: id }).unwrap(); }
-                (JobState::Scheduled, _) => bench.start(id),
-                (_, 6..=8) => bench.end(id, i64::from(action) - 7),
-                (_, _) => bench.end(id, 0),
-            }
-            for job in &bench.build.jobs {
-                if let Some(before) = ended.get(&job.id) {
-                    prop_assert_eq!(before.state, job.state);
-                    prop_assert_eq!(before.exit_status, job.exit_status);
-                } else if job.state.is_terminal() {
-                    ended.insert(job.id, job.clone());
-                }
-            }
-            prop_assert!(waits_hold(&bench.build), "{yaml}");
-        }
-        let open = bench.build.jobs.iter().any(|job| job.state.is_active() || job.state == JobState::Blocked);
-        prop_assert_eq!(!open, bench.build.is_over(), "{}", yaml);
-        prop_assert_eq!(bench.build.is_over(), bench.build.finished_at.is_some());
-    }
-}
-
-/// No step with implicit dependencies has begun while a wait before it is open.
-fn waits_hold(build: &Build) -> bool {
-    let mut open_wait = false;
-    build.steps.iter().all(|placed| {
-        let mut jobs = build.jobs.iter().filter(|job| job.step == placed.id);
-        if matches!(placed.step.kind, Kind::Wait { .. }) {
-            open_wait |= jobs.any(|job| job.state == JobState::Waiting);
-            return true;
-        }
-        let begun = jobs.any(|job| job.state.is_active());
-        !(begun && open_wait && placed.step.depends_on.is_none())
-    })
 }

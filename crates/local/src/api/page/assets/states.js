@@ -28,7 +28,6 @@ const STATES = {
   expired: ['Expired', 'bad', 'clock'],
   waiting_failed: ['Did not run', 'off', 'slash'],
   blocked_failed: ['Did not run', 'off', 'slash'],
-  unblocked_failed: ['Did not run', 'off', 'slash'],
   not_run: ['Not run', 'off', 'dash'],
   connected: ['Connected', 'good', 'check'],
   disconnected: ['Disconnected', 'off', 'dash'],
