@@ -46,5 +46,32 @@ pub(crate) fn admit(members: &[Member]) -> Vec<Uuid> {
     admitted
 }
 
+/// Why `member` is not let in, in a sentence. Those before an ordered one come first even when they cannot go
+/// yet; so one that depends on a later one of its own group waits for ever, and holds up all behind it.
+pub(crate) fn reason(members: &[Member], member: &Member) -> String {
+    let Concurrency { group, limit, method } = &member.concurrency;
+    let older = members.iter().take_while(|other| other.job != member.job);
+    let (busy, before): (Vec<_>, Vec<_>) = match method {
+        ConcurrencyMethod::Ordered => {
+            let later = members.iter().skip_while(|other| other.job != member.job).skip(1);
+            older
+                .chain(later.filter(|other| other.state.holds_place()))
+                .partition(|other| other.state.holds_place())
+        }
+        ConcurrencyMethod::Eager => {
+            (members.iter().filter(|other| other.state.holds_place()).collect(), Vec::new())
+        }
+    };
+    let stuck = before.iter().filter(|other| other.state == JobState::Waiting).count();
+    let mut parts = vec![format!("{} of {limit} taken", busy.len())];
+    if !before.is_empty() {
+        parts.push(format!("{} older to go first", before.len()));
+    }
+    if stuck > 0 {
+        parts.push(format!("{stuck} of which still waiting for dependencies"));
+    }
+    format!("Waits for concurrency group {group}: {}", parts.join(", "))
+}
+
 #[cfg(test)]
 mod tests;

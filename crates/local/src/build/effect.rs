@@ -43,3 +43,6 @@ pub(crate) fn effects(build: &Build, changed: &BTreeSet<Uuid>, was_over: bool) -
     }
     effects
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,10 +34,8 @@ macro_rules! states {
             type Err = UnknownState;
 
             fn from_str(text: &str) -> Result<Self, UnknownState> {
-                match text {
-                    $($text => Ok(Self::$variant),)+
-                    other => Err(UnknownState(other.to_owned())),
-                }
+                let known = Self::ALL.iter().find(|state| state.as_str() == text);
+                known.copied().ok_or_else(|| UnknownState(text.to_owned()))
             }
         }
     };

@@ -202,3 +202,6 @@ fn job_outcome(job: &Job) -> Outcome {
         _ => Outcome::Failed,
     }
 }
+
+#[cfg(test)]
+mod tests;

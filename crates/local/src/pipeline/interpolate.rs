@@ -95,9 +95,10 @@ impl<'a> Reader<'a> {
         }
         let name = self.take_until(|c| !(c.is_alphanumeric() || c == '_'));
         let value = self.known.get(name).map(String::as_str);
-        let filled = match braced {
-            true => self.operation(name, value.unwrap_or_default())?,
-            false => Ok(value.unwrap_or_default().to_owned()),
+        let filled = if braced {
+            self.operation(name, value.unwrap_or_default())?
+        } else {
+            Ok(value.unwrap_or_default().to_owned())
         };
         let untouched = || Ok(start[..start.len() - self.rest.len()].to_owned());
         Some(if value.is_some() { filled } else { untouched() })

@@ -29,9 +29,11 @@ pub(crate) fn from_json(json: serde_json::Value) -> Result<Document, PipelinePro
 
 fn document(root: &Node) -> Result<Document, PipelineProblem> {
     let read = match &root.value {
-        Value::List(steps) => {
-            trees(steps, &Defaults::default()).map(|steps| Document { env: Env::new(), steps })
-        }
+        Value::List(steps) => trees(steps, &Defaults::default()).map(|steps| Document {
+            env: Env::new(),
+            notify: Vec::new(),
+            steps,
+        }),
         Value::Map(_) => map_document(Attributes::of(root)),
         _ => {
             let text = format!("a pipeline must be a map with steps or a list of steps, not {}", root.kind());
@@ -49,7 +51,7 @@ fn document(root: &Node) -> Result<Document, PipelineProblem> {
 }
 
 fn map_document(mut attributes: Attributes) -> Result<Document, PipelineProblem> {
-    rules::notify(&mut attributes)?;
+    let notify = rules::notify(&mut attributes)?;
     let env = attributes.env()?;
     let defaults = Defaults {
         agents: rules::agents(&mut attributes)?.unwrap_or_default(),
@@ -63,7 +65,8 @@ fn map_document(mut attributes: Attributes) -> Result<Document, PipelineProblem>
         return Err(attributes.problem("the pipeline has no steps"));
     };
     let Value::List(steps) = &steps.value else { return Err(wrong(&steps, "steps", "a list")) };
-    Ok(Document { env, steps: trees(steps, &defaults)? })
+    let notify = notify.and_then(|list| list.as_array().cloned()).unwrap_or_default();
+    Ok(Document { env, notify, steps: trees(steps, &defaults)? })
 }
 
 fn trees(nodes: &[Node], defaults: &Defaults) -> Result<Vec<StepTree>, PipelineProblem> {

@@ -24,6 +24,8 @@ pub(crate) type Permutation = BTreeMap<String, String>;
 pub(crate) struct Document {
     /// Top-level `env`.
     pub(crate) env: Env,
+    /// Top-level `notify`, as written.
+    pub(crate) notify: Vec<serde_json::Value>,
     /// The steps in order; groups hold their members.
     pub(crate) steps: Vec<StepTree>,
 }

@@ -2,6 +2,7 @@
 
 mod creation;
 mod effects;
+mod removal;
 mod upload;
 
 use jiff::Timestamp;
@@ -19,6 +20,7 @@ use crate::problem::Problem;
 
 pub(crate) use creation::create;
 pub(crate) use effects::{apply, unblock};
+pub(crate) use removal::remove_pipeline;
 pub(crate) use upload::{Upload, has_upload, upload};
 
 /// A build without its steps.
@@ -43,6 +45,8 @@ pub(crate) struct BuildRow {
     pub(crate) pipeline_env: Env,
     /// `env` given with the build, and by uploads since.
     pub(crate) env: Env,
+    /// `notify` of the stored pipeline and of uploads since, as written. Nobody is notified from a laptop.
+    pub(crate) notify: Vec<serde_json::Value>,
     pub(crate) created_at: Timestamp,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,
@@ -127,6 +131,7 @@ pub(super) fn read(row: &Row<'_>) -> Result<BuildRow, Problem> {
         rebuilt_from: row.maybe_json("rebuilt_from")?,
         pipeline_env: row.json("pipeline_env")?,
         env: row.json("env")?,
+        notify: row.json("notify")?,
         created_at: row.at("created_at")?,
         started_at: row.maybe_at("started_at")?,
         finished_at: row.maybe_at("finished_at")?,

@@ -153,7 +153,8 @@ pub(crate) fn told_by_stacks(
 ) -> Result<BTreeMap<Uuid, String>, Problem> {
     let sql = "
 SELECT job_events.job, job_events.detail FROM job_events JOIN jobs ON jobs.id = job_events.job
-WHERE jobs.build = ?1 AND job_events.detail != '' ORDER BY job_events.at, job_events.seq";
+WHERE jobs.build = ?1 AND job_events.detail != '' AND (job_events.kind != 'limited' OR jobs.state = 'limited')
+ORDER BY job_events.at, job_events.seq";
     // Later ones replace earlier ones.
     let told =
         collect(transaction, sql, [build.to_string()], |row| Ok((row.id("job")?, row.column("detail")?)))?;

@@ -33,7 +33,7 @@ CREATE TABLE builds (
     number INTEGER NOT NULL, state TEXT NOT NULL, cancel_requested INTEGER NOT NULL DEFAULT 0,
     branch TEXT NOT NULL, commit_sha TEXT NOT NULL, message TEXT NOT NULL, source TEXT NOT NULL, author TEXT,
     tag TEXT, pull_request TEXT, triggered_from TEXT, root TEXT, rebuilt_from TEXT,
-    pipeline_env TEXT NOT NULL, env TEXT NOT NULL,
+    pipeline_env TEXT NOT NULL, env TEXT NOT NULL, notify TEXT NOT NULL DEFAULT '[]',
     created_at INTEGER NOT NULL, started_at INTEGER, finished_at INTEGER,
     UNIQUE (pipeline, number)
 ) WITHOUT ROWID;

@@ -12,6 +12,7 @@ mod git;
 mod graphql;
 mod harness;
 mod inside;
+mod limits;
 mod logs;
 mod manners;
 mod oidc;

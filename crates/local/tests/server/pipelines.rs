@@ -6,33 +6,39 @@ use serde_json::{Value, json};
 use crate::harness::Rig;
 
 impl Rig {
-    async fn pipeline(&self, name: &str, yaml: &str) {
+    pub(crate) async fn pipeline(&self, name: &str, yaml: &str) {
         let body = json!({"name": name, "repository": "https://git.local/demo.git", "configuration": yaml});
         self.v2(Method::POST, "pipelines", Some(body)).await.ok();
     }
 
-    async fn start_build(&self, pipeline: &str, body: Value) -> Value {
+    pub(crate) async fn start_build(&self, pipeline: &str, body: Value) -> Value {
         self.v2(Method::POST, &format!("pipelines/{pipeline}/builds"), Some(body)).await.ok()
     }
 
-    async fn shown(&self, pipeline: &str, number: u32) -> Value {
+    pub(crate) async fn shown(&self, pipeline: &str, number: u32) -> Value {
         self.v2(Method::GET, &format!("pipelines/{pipeline}/builds/{number}"), None).await.ok()
     }
 
     /// Runs a job to its end.
-    async fn run_job(&self, job: &Value, exit_status: &str) {
+    pub(crate) async fn run_job(&self, job: &Value, exit_status: &str) {
         let id = job["id"].as_str().unwrap();
         let (_, token) = self.start_job(id).await;
         self.finish_job(id, &token, exit_status).await.ok();
     }
 
-    async fn upload(&self, job: &str, token: &str, uuid: &str, pipeline: Value) -> crate::harness::Answer {
+    pub(crate) async fn upload(
+        &self,
+        job: &str,
+        token: &str,
+        uuid: &str,
+        pipeline: Value,
+    ) -> crate::harness::Answer {
         let body = json!({"uuid": uuid, "pipeline": pipeline});
         self.v3(Method::POST, &format!("jobs/{job}/pipelines"), token, Some(body)).await
     }
 }
 
-fn states(build: &Value) -> Vec<&str> {
+pub(crate) fn states(build: &Value) -> Vec<&str> {
     build["jobs"].as_array().unwrap().iter().map(|job| job["job_state"].as_str().unwrap()).collect()
 }
 

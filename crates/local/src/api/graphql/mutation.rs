@@ -233,9 +233,10 @@ impl Mutation {
         input: TargetInput,
     ) -> Result<PipelineDeletePayload> {
         let id = uuid("Pipeline", &input.id)?;
+        let policy = policy(context)?;
         transact(context, move |transaction| {
             let row = pipelines::by_id(transaction, id)?;
-            pipelines::delete(transaction, row.id)
+            builds::remove_pipeline(transaction, row.id, &policy, Timestamp::now())
         })
         .await?;
         Ok(PipelineDeletePayload { client_mutation_id: input.client_mutation_id, deleted: input.id })

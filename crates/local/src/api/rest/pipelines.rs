@@ -18,6 +18,7 @@ use super::paging::{Listed, Paging};
 use super::render::{self, Links};
 use crate::pipeline;
 use crate::problem::Problem;
+use crate::store::builds;
 use crate::store::pipelines::{self, PipelineRow};
 
 /// Path of a pipeline: its slug.
@@ -119,10 +120,11 @@ pub(super) async fn update(
 /// Removes a pipeline with all of its builds.
 pub(super) async fn delete(State(app): State<Shared>, Path(path): PipelinePath) -> ApiResult<StatusCode> {
     let slug = super::segment(&path, "pipeline").to_owned();
+    let policy = app.policy;
     app.store
         .transact(move |transaction| {
             let row = pipelines::get(transaction, &slug)?;
-            pipelines::delete(transaction, row.id)
+            builds::remove_pipeline(transaction, row.id, &policy, Timestamp::now())
         })
         .await?;
     Ok(StatusCode::NO_CONTENT)

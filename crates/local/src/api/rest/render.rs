@@ -144,6 +144,10 @@ pub(super) fn build(
         "url": links.api(&path),
         "web_url": links.page(&format!("{}/builds/{}", pipeline_row.slug, row.number)),
     });
+    // The hosted service shows none; here it can be seen that it was read.
+    if !row.notify.is_empty() {
+        shown["notify"] = json!(row.notify);
+    }
     if !shape.without_pipeline {
         shown["pipeline"] = pipeline(pipeline_row, links);
     }

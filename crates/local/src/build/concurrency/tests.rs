@@ -45,6 +45,22 @@ fn next(#[case] queue: &str, #[case] limit: u32, #[case] expected: &[u128]) {
     assert_eq!(admitted, expected);
 }
 
+#[rstest]
+#[case::busy("ro", 1, 1, "1 of 1 taken")]
+#[case::a_later_one_is_busy("or", 1, 0, "1 of 1 taken")]
+#[case::in_line("roo", 1, 2, "1 of 1 taken, 1 older to go first")]
+#[case::behind_one_that_cannot_go(
+    "wo",
+    1,
+    1,
+    "0 of 1 taken, 1 older to go first, 1 of which still waiting for dependencies"
+)]
+#[case::eager_asks_for_a_place_only("wre", 1, 2, "1 of 1 taken")]
+fn who_waits_is_told_why(#[case] queue: &str, #[case] limit: u32, #[case] at: usize, #[case] expected: &str) {
+    let members = members(queue, limit);
+    assert_eq!(reason(&members, &members[at]), format!("Waits for concurrency group g: {expected}"));
+}
+
 proptest! {
     /// However jobs come and go, no more than the limit hold a place, an ordered job starts only when fewer than
     /// the limit are left before it, and nobody is left behind.

@@ -128,7 +128,7 @@ proptest! {
             job.state = JobState::Finished;
             job.exit_status = Some(status);
             let Some(rule) = granting_rule(&job, &rules) else { continue };
-            prop_assert_eq!(rule as i64, status - 1);
+            prop_assert_eq!(Some(rule), usize::try_from(status - 1).ok());
             used[rule] += 1;
             prop_assert!(used[rule] <= limits[rule]);
             let next = successor(&job, Uuid::from_u128(1), Some(rule), Timestamp::UNIX_EPOCH);

@@ -40,6 +40,7 @@ fn facts(yaml: &str) -> Facts {
             pull_request: None,
             triggered_from: None,
             rebuilt_from: None,
+            notify: Vec::new(),
             pipeline_env: document.env.clone(),
             env: Env::from([
                 ("B".into(), "build".into()),

@@ -84,10 +84,13 @@ proptest! {
 
     /// A substring is what slicing would give.
     #[test]
-    fn substrings(value in "[a-z]{0,12}", from in -15i64..15, length in proptest::option::of(0usize..15)) {
-        let start = if from < 0 { value.len().saturating_sub(from.unsigned_abs() as usize) } else { from as usize };
-        let rest: String = value.chars().skip(start).take(length.unwrap_or(usize::MAX)).collect();
-        let text = length.map_or_else(|| format!("${{X: {from}}}"), |length| format!("${{X: {from}:{length}}}"));
-        prop_assert_eq!(fill(&text, &Env::from([("X".into(), value)])).unwrap(), rest);
+    fn substrings(value in "[a-z]{0,12}", from in 0usize..15, back in any::<bool>(), length in prop::option::of(0usize..15)) {
+        let back = back && from > 0;
+        let start = if back { value.len().saturating_sub(from) } else { from };
+        let expected: String = value.chars().skip(start).take(length.unwrap_or(usize::MAX)).collect();
+        let sign = if back { "-" } else { "" };
+        let length = length.map(|length| format!(":{length}")).unwrap_or_default();
+        let text = format!("${{X: {sign}{from}{length}}}");
+        prop_assert_eq!(fill(&text, &Env::from([("X".into(), value)])).unwrap(), expected);
     }
 }

@@ -51,8 +51,8 @@ pub(super) fn start(
     check_triggers(transaction, &document)?;
     row.pipeline_env.clone_from(&document.env);
     transaction
-        .prepare_cached("UPDATE builds SET pipeline_env = ?2 WHERE id = ?1")?
-        .execute((id.to_string(), json(&row.pipeline_env)?))?;
+        .prepare_cached("UPDATE builds SET pipeline_env = ?2, notify = ?3 WHERE id = ?1")?
+        .execute((id.to_string(), json(&row.pipeline_env)?, json(&document.notify)?))?;
     let facts = condition_facts(transaction, pipeline, &row)?;
     let setting = Setting { taken: &BTreeSet::new(), branch: &row.branch, facts: &facts };
     let laid = pipeline::expand(&document, setting, &mut Uuid::now_v7)?;

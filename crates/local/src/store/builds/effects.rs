@@ -204,7 +204,18 @@ fn tell_parent(
     now: Timestamp,
 ) -> Result<Effects, Problem> {
     let Some(from) = get(transaction, child)?.triggered_from else { return Ok(Effects::new()) };
-    let owned = match jobs::get(transaction, from.job) {
+    end_follower(transaction, from.job, passed, policy, now)
+}
+
+/// A trigger job ends as the build that it follows did, or as if that had.
+pub(super) fn end_follower(
+    transaction: &Transaction<'_>,
+    job: Uuid,
+    passed: bool,
+    policy: &Policy,
+    now: Timestamp,
+) -> Result<Effects, Problem> {
+    let owned = match jobs::get(transaction, job) {
         Ok(owned) => owned,
         Err(Problem::NotFound(_)) => return Ok(Effects::new()),
         Err(problem) => return Err(problem),
@@ -212,7 +223,7 @@ fn tell_parent(
     if !owned.job.state.has_agent() {
         return Ok(Effects::new());
     }
-    apply_alone(transaction, owned.build, &Event::ChildEnded { job: from.job, passed }, policy, now)
+    apply_alone(transaction, owned.build, &Event::ChildEnded { job, passed }, policy, now)
 }
 
 /// Lets those into a concurrency group for whom there is room.
@@ -231,6 +242,8 @@ fn reconsider(
             effects.extend(apply_alone(transaction, member.build, &event, policy, now)?);
         } else if member.state == JobState::Limiting {
             jobs::set_state(transaction, member.job, JobState::Limited)?;
+            let reason = concurrency::reason(&members, member);
+            jobs::add_event(transaction, member.job, now, "limited", &reason)?;
         }
     }
     Ok(effects)

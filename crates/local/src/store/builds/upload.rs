@@ -12,7 +12,7 @@ use super::{BuildRow, creation, effects, get, load, save_new};
 use crate::build::layout::{self, Place};
 use crate::build::{Build, Effect, Event, JobState, Policy};
 use crate::pipeline::expand::Setting;
-use crate::pipeline::step::{Document, Env};
+use crate::pipeline::step::Document;
 use crate::pipeline::{self, PipelineProblem};
 use crate::problem::Problem;
 
@@ -55,7 +55,7 @@ pub(crate) fn upload(
     if upload.replace {
         effects.extend(drop_unstarted(transaction, &mut build)?);
     }
-    add_env(transaction, &mut row, &upload.document.env)?;
+    add_to_build(transaction, &mut row, &upload.document)?;
     let pipeline = pipelines::by_id(transaction, row.pipeline)?;
     let facts = creation::condition_facts(transaction, &pipeline, &row)?;
     let taken = build.steps.iter().filter_map(|placed| placed.step.key.clone()).collect();
@@ -100,12 +100,18 @@ fn drop_unstarted(transaction: &Transaction<'_>, build: &mut Build) -> Result<Ve
     Ok(groups.into_iter().map(|group| Effect::Reconsider { group }).collect())
 }
 
-/// The upload's `env` is the build's from now on, for every job that has not started.
-fn add_env(transaction: &Transaction<'_>, row: &mut BuildRow, env: &Env) -> Result<(), Problem> {
-    if !env.is_empty() {
-        row.env.extend(env.clone());
-        let sql = "UPDATE builds SET env = ?2 WHERE id = ?1";
-        transaction.prepare_cached(sql)?.execute((row.id.to_string(), json(&row.env)?))?;
+/// The upload's `env` is the build's from now on, for every job that has not started; and so is its `notify`.
+fn add_to_build(
+    transaction: &Transaction<'_>,
+    row: &mut BuildRow,
+    document: &Document,
+) -> Result<(), Problem> {
+    if !document.env.is_empty() || !document.notify.is_empty() {
+        row.env.extend(document.env.clone());
+        row.notify.extend(document.notify.iter().cloned());
+        let sql = "UPDATE builds SET env = ?2, notify = ?3 WHERE id = ?1";
+        let values = (row.id.to_string(), json(&row.env)?, json(&row.notify)?);
+        transaction.prepare_cached(sql)?.execute(values)?;
     }
     Ok(())
 }

@@ -179,10 +179,11 @@ function whoAndWhy(job, step) {
     case 'scheduled': return [`in queue ${job.queue} for `, spanElement(job.runnable_at, null)];
     case 'reserved': return job.told ?? `reserved by ${job.stack ?? 'a stack'}`;
     case 'skipped': return step.skip && step.skip !== 'true' ? emoji(step.skip) : 'skipped';
-    case 'waiting_failed': return 'a dependency failed';
+    case 'waiting_failed': case 'blocked_failed': return 'a dependency failed';
     case 'failed': case 'soft_failed': case 'timed_out': case 'canceled':
       return [job.signal_reason && job.told ? job.told : job.exit_status !== null && `exit ${job.exit_status}`, job.agent].filter(Boolean).join(' · ');
-    case 'waiting': case 'limited': case 'limiting': return word(job.status).toLowerCase();
+    case 'limited': return job.told ?? word(job.status).toLowerCase();
+    case 'waiting': case 'limiting': return word(job.status).toLowerCase();
     default: return job.agent ? `on ${job.agent}` : job.stack ? `by ${job.stack}` : word(job.status).toLowerCase();
   }
 }

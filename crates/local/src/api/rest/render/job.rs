@@ -170,19 +170,20 @@ fn trigger_fields(
     job: &Job,
     trigger: &Trigger,
 ) -> Result<Map<String, Value>, Problem> {
-    let child = match job.child {
-        Some(id) => {
-            let row = builds::get(transaction, id)?;
-            let slug = &trigger.pipeline;
-            Some(json!({
-                "id": row.id,
-                "number": row.number,
-                "url": links.api(&format!("pipelines/{slug}/builds/{}", row.number)),
-                "web_url": links.page(&format!("{slug}/builds/{}", row.number)),
-            }))
-        }
-        None => None,
+    let child = match job.child.map(|id| builds::get(transaction, id)).transpose() {
+        // It was removed with its pipeline.
+        Err(Problem::NotFound(_)) => None,
+        found => found?,
     };
+    let slug = &trigger.pipeline;
+    let child = child.map(|row| {
+        json!({
+            "id": row.id,
+            "number": row.number,
+            "url": links.api(&format!("pipelines/{slug}/builds/{}", row.number)),
+            "web_url": links.page(&format!("{slug}/builds/{}", row.number)),
+        })
+    });
     Ok(object(json!({
         "async": trigger.is_async,
         "triggered_build": child,

@@ -111,6 +111,11 @@ fn has_begun(build: &Build, step: Uuid) -> bool {
 fn waits_hold(build: &Build) -> bool {
     let mut open: HashSet<Option<Uuid>> = HashSet::new();
     build.steps.iter().all(|placed| {
+        if matches!(placed.step.kind, Kind::Block(_)) && placed.step.depends_on.is_some() {
+            // Those behind it wait for it alone, and it for what it names.
+            open.remove(&placed.group);
+            return true;
+        }
         if matches!(placed.step.kind, Kind::Wait { .. }) {
             if build.jobs.iter().any(|job| job.step == placed.id && job.state == JobState::Waiting) {
                 open.insert(placed.group);
