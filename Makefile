@@ -37,6 +37,14 @@ test: tools lint-tools ## Run all tests, those on a real cluster included
 bench: tools ## Measure what buildkite-local takes, in a release build
 	cargo --locked xtask bench
 
+.PHONY: fuzz
+fuzz: ## Feed pipelines, log chunks and forms with made-up bytes for a minute each (needs cargo-fuzz)
+	@cargo fuzz --version >/dev/null || { echo "make: cargo fuzz is missing: cargo install cargo-fuzz" >&2; exit 1; }
+	for target in yaml chunk form; do \
+	  mkdir -p fuzz/corpus/$$target && \
+	  cargo fuzz run --sanitizer none $$target fuzz/corpus/$$target fuzz/seeds/$$target -- -max_total_time=60 || exit 1; \
+	done
+
 # What the developer tasks need to compile and to build Kubernetes. They install the rest: see `cargo xtask deps`.
 rust_needed = $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 # The module that needs the newest Go, as `hack/agent/go.mod:go 1.26.5`.

@@ -2,7 +2,7 @@
 
 pub(crate) mod agent;
 mod auth;
-mod error;
+pub(crate) mod error;
 mod extract;
 pub(crate) mod faults;
 pub(crate) mod files;

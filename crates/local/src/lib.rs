@@ -21,6 +21,8 @@ mod config;
 mod depot;
 mod dispatch;
 mod fault;
+#[doc(hidden)]
+pub mod fuzzing;
 mod log;
 mod oidc;
 mod pipeline;

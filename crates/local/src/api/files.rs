@@ -1,6 +1,6 @@
 //! The bytes of artifacts: uploads and downloads. Clients send no token here, so each path carries a signature.
 
-mod form;
+pub(crate) mod form;
 pub(crate) mod ticket;
 
 use std::io;

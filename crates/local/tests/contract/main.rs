@@ -8,6 +8,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may fail where it stands")]
 
+mod documents;
 mod endpoints;
 #[allow(dead_code, reason = "the other tests of the server use the rest of it")]
 #[path = "../server/harness.rs"]

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 
 use crate::stage::Case;
-use crate::{annotations, artifacts, control, meta_data, process, uploads};
+use crate::{annotations, artifacts, control, meta_data, process, steps, trust, uploads};
 
 /// Every case that a test plays.
 const CASES: &[&Case] = &[
@@ -17,6 +17,9 @@ const CASES: &[&Case] = &[
     &control::PROMISE,
     &control::STOP,
     &meta_data::META_DATA,
+    &steps::STEPS,
+    &trust::OIDC,
+    &trust::TRUST,
     &uploads::REPLACE,
     &uploads::UPLOADS,
 ];
@@ -47,15 +50,7 @@ const LOCAL: &[(&str, &str)] = &[
 ];
 
 /// Commands whose endpoints the server does not have yet.
-const AWAITED: [&str; 7] = [
-    "cache restore",
-    "cache save",
-    "git-credentials-helper",
-    "oidc request-token",
-    "secret get",
-    "step get",
-    "step update",
-];
+const AWAITED: [&str; 2] = ["cache restore", "cache save"];
 
 /// Commands that help texts do not show.
 const HIDDEN: [&str; 1] = ["cache"];

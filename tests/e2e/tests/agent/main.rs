@@ -12,4 +12,6 @@ mod logs;
 mod meta_data;
 mod process;
 mod stage;
+mod steps;
+mod trust;
 mod uploads;

@@ -16,12 +16,24 @@ use futures::Stream;
 use super::super::error::{ApiError, ApiResult};
 use super::Reception;
 
+/// Where the bytes of a file go.
+pub(crate) trait Sink {
+    /// Takes the next bytes.
+    fn take(&mut self, bytes: &[u8]) -> impl Future<Output = ApiResult<()>> + Send;
+}
+
+impl Sink for Reception<'_> {
+    async fn take(&mut self, bytes: &[u8]) -> ApiResult<()> {
+        Reception::take(self, bytes).await
+    }
+}
+
 /// The most that the parser may hold: the headers of a field, and a little of its bytes.
 const MAX_HELD: usize = 1024 * 1024;
 
 /// Copies the file field of this name from the form in a request; fields before it are passed over, and so is
 /// what comes behind it.
-pub(super) async fn receive(request: Request, name: &str, into: &mut Reception<'_>) -> ApiResult<()> {
+pub(crate) async fn receive(request: Request, name: &str, into: &mut impl Sink) -> ApiResult<()> {
     let held = Arc::new(AtomicUsize::new(0));
     let feed = held.clone();
     let request = request
