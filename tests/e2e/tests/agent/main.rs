@@ -5,6 +5,7 @@
 
 mod annotations;
 mod artifacts;
+mod caches;
 mod control;
 mod coverage;
 mod life;

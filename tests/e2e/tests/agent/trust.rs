@@ -1,6 +1,7 @@
 //! What jobs are trusted with: secrets, credentials, tokens that say who they are.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 
 use buildkite_local::Config;
 use serde_json::Value;
@@ -9,7 +10,7 @@ use crate::stage::{Case, Mode, Stage, jobs};
 
 pub(crate) const TRUST: Case = Case {
     commands: &["secret get", "git-credentials-helper"],
-    steps: r#"
+    steps: r"
 steps:
   - command: |
       run sh -c 'buildkite-agent secret get PASSWORD --skip-redaction | rev'
@@ -18,7 +19,7 @@ steps:
       run sh -c 'buildkite-agent git-credentials-helper get < asked'
       printf 'protocol=https\nhost=git.elsewhere.com\npath=demo.git\n' > asked
       run sh -c 'buildkite-agent git-credentials-helper get < asked'
-"#,
+",
     results: &["0|terces-yrev", "1|", "0|username=token~password=git-token", "1|username=fail~password=fail"],
 };
 
@@ -28,6 +29,9 @@ async fn jobs_get_their_secrets_and_no_others() {
     let (secrets, credentials) = (files.path().join("secrets.yml"), files.path().join("git.yml"));
     fs::write(&secrets, "PASSWORD: very-secret\n").unwrap();
     fs::write(&credentials, "git.example.com: git-token\n").unwrap();
+    for file in [&secrets, &credentials] {
+        fs::set_permissions(file, fs::Permissions::from_mode(0o600)).unwrap();
+    }
     let config = Config { secrets: Some(secrets), git_credentials: Some(credentials), ..Config::default() };
     let stage = Stage::with(config).await.unwrap();
     TRUST.play_on(&stage, Mode::Acquire).await;
