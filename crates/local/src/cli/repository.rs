@@ -122,7 +122,11 @@ impl Directory {
         let index = scratch.path().join("index");
         let own = self.path.join(self.git(&["rev-parse", "--git-path", "index"])?);
         if own.exists() {
-            std::fs::copy(&own, &index).with_context(|| format!("cannot copy {}", own.display()))?;
+            // With its time: git looks into files that are as young as the index, and trusts it about older ones.
+            std::fs::copy(&own, &index)
+                .and_then(|_| std::fs::metadata(&own)?.modified())
+                .and_then(|at| std::fs::File::options().write(true).open(&index)?.set_modified(at))
+                .with_context(|| format!("cannot copy {}", own.display()))?;
         }
         let with_index = |arguments: &[&str]| {
             run(command(&self.path).args(arguments).env("GIT_INDEX_FILE", &index))
