@@ -108,9 +108,9 @@ impl Stage {
         self.buildkite.call(method, path, body).await
     }
 
-    /// The build as it stands, or something below it.
+    /// The build as it stands, with every try of its jobs, or something below it.
     pub(crate) async fn show(&self, build: &Placed, below: &str) -> Result<Value> {
-        self.rest(Method::GET, &format!("{}{below}", build.path), None).await
+        self.rest(Method::GET, &format!("{}{below}?include_retried_jobs=true", build.path), None).await
     }
 
     /// The newest job of the step with this key.
