@@ -8,10 +8,13 @@ pub(crate) mod faults;
 pub(crate) mod files;
 mod git;
 mod graphql;
+mod host;
 mod oidc;
 mod page;
 mod rest;
 mod stacks;
+mod trace;
+mod transcript;
 
 use std::sync::{Arc, Mutex};
 
@@ -19,7 +22,7 @@ use axum::Router;
 use axum::extract::DefaultBodyLimit;
 use axum::middleware::from_fn_with_state;
 use jiff::{SignedDuration, Timestamp};
-use tower_http::trace::{DefaultMakeSpan, DefaultOnResponse, TraceLayer};
+use tower_http::trace::{DefaultOnResponse, TraceLayer};
 use tracing::Level;
 
 use crate::build::Policy;
@@ -85,8 +88,8 @@ impl App {
 
 /// Every route of the server.
 pub(crate) fn router(app: Shared) -> Router {
-    let trace = TraceLayer::new_for_http()
-        .make_span_with(DefaultMakeSpan::new().level(Level::DEBUG))
+    let traced = TraceLayer::new_for_http()
+        .make_span_with(trace::span)
         .on_response(DefaultOnResponse::new().level(Level::DEBUG));
     let faults = app.config.faults.clone();
     let router = Router::new()
@@ -102,7 +105,7 @@ pub(crate) fn router(app: Shared) -> Router {
         .fallback(async || ApiError::not_found("there is nothing at this path"))
         .method_not_allowed_fallback(async || ApiError::method_not_allowed())
         .layer(DefaultBodyLimit::max(MAX_BODY))
-        .layer(trace)
+        .layer(traced)
         .with_state(app);
     match faults {
         Some(faults) => router.layer(from_fn_with_state(faults, faults::strike)),

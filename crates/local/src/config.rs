@@ -6,6 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use crate::fault::Faults;
+use crate::secret;
 
 /// Tokens that work without being set, on loopback only.
 pub(crate) const LOOPBACK_AGENT_TOKEN: &str = "local-agent-token";
@@ -140,13 +141,18 @@ pub enum ConfigError {
 #[derive(Clone)]
 pub(crate) struct Tokens {
     agent: Arc<RwLock<String>>,
-    pub(crate) api: String,
+    api: String,
 }
 
 impl Tokens {
     /// Whether this is the registration token.
     pub(crate) fn is_agent(&self, given: &str) -> bool {
-        *self.agent.read().unwrap_or_else(PoisonError::into_inner) == given
+        secret::is_same(given, &self.agent.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Whether this is the token of the REST API.
+    pub(crate) fn is_api(&self, given: &str) -> bool {
+        secret::is_same(given, &self.api)
     }
 
     /// Replaces the registration token; the old one is worth nothing from then on.

@@ -18,6 +18,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+use subtle::ConstantTimeEq;
 
 /// Why a file of secrets cannot be used. Names the place, never a value.
 #[derive(Debug, thiserror::Error)]
@@ -101,6 +102,11 @@ impl Secrets {
             Some(secret) => Found::Value(secret.value.clone()),
         }
     }
+}
+
+/// Whether what a caller gives is the secret. How long that takes does not tell how much of it is right.
+pub(crate) fn is_same(given: &str, secret: &str) -> bool {
+    given.as_bytes().ct_eq(secret.as_bytes()).into()
 }
 
 /// Tokens for git hosts by the host's name.

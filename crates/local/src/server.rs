@@ -1,6 +1,7 @@
 //! The server: listener, routes, timer.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use axum::Router;
 use jiff::Timestamp;
@@ -16,6 +17,9 @@ use crate::problem::Problem;
 use crate::secret::{GitCredentials, Secrets, SecretsError};
 use crate::store::{Store, agents, facts, pipelines};
 use crate::{prune, timer};
+
+/// How long a server that stops waits for the requests under way. A client may be slow, or gone.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A server that listens and has not begun to answer yet.
 pub struct Server {
@@ -88,21 +92,36 @@ impl Server {
         self.local_addr
     }
 
-    /// Answers until `shutdown` ends; requests under way are finished.
+    /// Answers until `shutdown` ends; requests under way are finished, unless they take too long.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> Result<(), ServerError> {
         let breakable = self.app.config.faults.is_some();
         let stopping = self.app.run.stopping.clone();
+        let stopped = stopping.clone();
+        let overdue = async move {
+            stopped.cancelled().await;
+            tokio::time::sleep(FAREWELL).await;
+        };
         let shutdown = async move {
             shutdown.await;
             stopping.cancel();
         };
         let timer = tokio::spawn(timer::run(self.app.clone()));
         let pruning = tokio::spawn(prune::run(self.app));
-        let served = if breakable {
-            let service = self.router.into_make_service_with_connect_info::<Cut>();
-            axum::serve(Cuttable(self.listener), service).with_graceful_shutdown(shutdown).await
-        } else {
-            axum::serve(self.listener, self.router).with_graceful_shutdown(shutdown).await
+        let router = self.router;
+        let serving = async move {
+            if breakable {
+                let service = router.into_make_service_with_connect_info::<Cut>();
+                axum::serve(Cuttable(self.listener), service).with_graceful_shutdown(shutdown).await
+            } else {
+                axum::serve(self.listener, router).with_graceful_shutdown(shutdown).await
+            }
+        };
+        let served = tokio::select! {
+            served = serving => served,
+            () = overdue => {
+                tracing::warn!("requests were still under way; they are broken off");
+                Ok(())
+            }
         };
         timer.abort();
         pruning.abort();

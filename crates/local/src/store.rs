@@ -25,6 +25,7 @@ mod schema;
 pub(crate) mod stacks;
 pub(crate) mod steps;
 
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::mpsc;
@@ -35,6 +36,17 @@ use rusqlite::{Connection, Transaction};
 use tokio::sync::{oneshot, watch};
 
 use crate::problem::Problem;
+
+thread_local! {
+    /// The rows that the present transaction changed without anybody having to be told.
+    static QUIET: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Notes that so many of the rows that were changed show nothing new to anybody: signs of life, above all. There
+/// are many of them, and every page would ask for its view again.
+fn quietly(rows: usize) {
+    QUIET.set(QUIET.get() + rows as u64);
+}
 
 type Work = Box<dyn FnOnce(&mut Connection) + Send>;
 
@@ -73,16 +85,17 @@ impl Store {
         let revision = self.revision.clone();
         let work: Work = Box::new(move |connection| {
             let before = connection.total_changes();
+            QUIET.set(0);
             let result = connection.transaction().map_err(Problem::from).and_then(|transaction| {
                 let value = with(&transaction)?;
                 transaction.commit()?;
                 Ok(value)
             });
-            if connection.total_changes() != before {
-                match &result {
-                    Ok(_) => revision.send_modify(|revision| *revision += 1),
-                    Err(_) => loaded::clear(),
-                }
+            let changes = connection.total_changes() - before;
+            match &result {
+                Err(_) if changes > 0 => loaded::clear(),
+                Ok(_) if changes > QUIET.get() => revision.send_modify(|revision| *revision += 1),
+                _ => {}
             }
             // The caller may have gone away; the change stands all the same.
             let _gone = answer.send(result);
@@ -96,7 +109,7 @@ impl Store {
         self.deadline.clone()
     }
 
-    /// A number that grows with every transaction that changed something, before its caller is answered.
+    /// A number that grows with every transaction that changed something to see, before its caller is answered.
     /// Whoever shows the state follows it; several changes may be seen as one.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.revision.subscribe()
@@ -150,6 +163,16 @@ mod tests {
             .await
             .unwrap();
         assert_eq!(queues, 0);
+    }
+
+    #[tokio::test]
+    async fn a_database_has_one_server_at_a_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state.db");
+        let store = Store::open(Some(&path)).unwrap();
+        store.transact(|transaction| pipelines::create_queue(transaction, "one")).await.unwrap();
+        let second = Store::open(Some(&path)).map(|_| ()).unwrap_err();
+        assert!(second.to_string().contains("another server"), "{second}");
     }
 
     #[tokio::test]

@@ -12,6 +12,8 @@ use uuid::Uuid;
 use super::Shared;
 use super::error::{ApiError, ApiResult};
 use super::extract::{self, Path};
+use super::host;
+use crate::config::{LOOPBACK_AGENT_TOKEN, LOOPBACK_API_TOKEN};
 use crate::problem::Problem;
 use crate::store::agents::{self, AgentRow};
 use crate::store::builds;
@@ -34,11 +36,14 @@ impl FromRequestParts<Shared> for Registration {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> ApiResult<Self> {
-        if app.tokens.is_agent(credential(&parts.headers, "Token")?) {
-            Ok(Self)
-        } else {
-            Err(ApiError::unauthorized("this is not the registration token"))
+        let token = credential(&parts.headers, "Token")?;
+        if !app.tokens.is_agent(token) {
+            return Err(ApiError::unauthorized("this is not the registration token"));
         }
+        if token == LOOPBACK_AGENT_TOKEN {
+            host::check_well_known(&parts.headers, app.config.external_url.as_deref())?;
+        }
+        Ok(Self)
     }
 }
 
@@ -218,7 +223,12 @@ impl FromRequestParts<Shared> for ApiToken {
 
     async fn from_request_parts(parts: &mut Parts, app: &Shared) -> ApiResult<Self> {
         match credential(&parts.headers, "Bearer")? {
-            token if token == app.tokens.api => Ok(Self),
+            token if app.tokens.is_api(token) => {
+                if token == LOOPBACK_API_TOKEN {
+                    host::check_well_known(&parts.headers, app.config.external_url.as_deref())?;
+                }
+                Ok(Self)
+            }
             token if app.tokens.is_agent(token) => {
                 Err(ApiError::unauthorized("this is the agents' token; the API token is needed here"))
             }

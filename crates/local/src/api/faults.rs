@@ -15,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 
 pub(crate) use control::router;
 
-use super::MAX_BODY;
+use super::{MAX_BODY, trace};
 use crate::fault::{Action, Answer, Faults, span};
 use connection::Cut;
 
@@ -28,7 +28,7 @@ pub(crate) async fn strike(State(faults): State<Faults>, request: Request, next:
     let Some(action) = faults.strike(request.method().as_str(), path) else {
         return next.run(request).await;
     };
-    tracing::info!(method = %request.method(), path, ?action, "a fault strikes");
+    tracing::info!(method = %request.method(), path = trace::shown(path), ?action, "a fault strikes");
     let cut = request.extensions().get::<ConnectInfo<Cut>>().map(|ConnectInfo(cut)| cut.clone());
     match action {
         Action::Answer(answer) => {

@@ -5,7 +5,7 @@ pub(crate) mod ticket;
 
 use std::io;
 
-use axum::extract::{DefaultBodyLimit, Path, Request, State};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post, put};
@@ -19,7 +19,7 @@ use uuid::Uuid;
 
 use super::Shared;
 use super::error::{ApiError, ApiResult};
-use super::extract;
+use super::extract::{self, Path};
 use crate::artifact::{parts, path};
 use crate::depot::{Bytes, Depot};
 use crate::problem::Problem;

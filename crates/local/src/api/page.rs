@@ -12,7 +12,7 @@ mod markdown;
 mod view;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::middleware::from_extractor_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
@@ -21,6 +21,7 @@ use uuid::Uuid;
 
 use super::agent::new_token;
 use super::error::ApiError;
+use super::extract::Path;
 use super::{Shared, rest};
 
 /// One run of the server, as pages see it.

@@ -5,7 +5,7 @@ use rusqlite::{OptionalExtension, Row, Transaction};
 use uuid::Uuid;
 
 use super::row::{Columns, json, millis};
-use super::{builds, jobs};
+use super::{builds, jobs, quietly};
 use crate::build::{Event, Policy};
 use crate::problem::Problem;
 
@@ -131,9 +131,19 @@ pub(crate) fn seen(
     now: Timestamp,
     lost_at: Timestamp,
 ) -> Result<(), Problem> {
+    let (id, now, lost_at) = (id.to_string(), millis(now), millis(lost_at));
+    let still_here = transaction
+        .prepare_cached(
+            "UPDATE agents SET last_seen = ?2, lost_at = ?3 WHERE id = ?1 AND state = 'connected'",
+        )?
+        .execute((&id, now, lost_at))?;
+    if still_here == 1 {
+        quietly(still_here);
+        return Ok(());
+    }
     transaction
         .prepare_cached("UPDATE agents SET state = 'connected', last_seen = ?2, lost_at = ?3 WHERE id = ?1")?
-        .execute((id.to_string(), millis(now), millis(lost_at)))?;
+        .execute((&id, now, lost_at))?;
     Ok(())
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn by_token(transaction: &Transaction<'_>, token: &str) -> Result<Opt
     find(transaction, "SELECT * FROM jobs WHERE token = ?1", token)
 }
 
-/// The job that this agent has now.
+/// A job that this agent has now. It has one at most, unless it names several itself.
 pub(crate) fn of_agent(transaction: &Transaction<'_>, agent: Uuid) -> Result<Option<OwnedJob>, Problem> {
     let sql = "SELECT * FROM jobs WHERE agent = ?1 \
                AND state IN ('assigned', 'accepted', 'running', 'canceling', 'timing_out')";

@@ -145,12 +145,19 @@ CREATE TABLE repositories (key TEXT PRIMARY KEY, path TEXT NOT NULL UNIQUE) WITH
 
 /// Sets the connection up and creates the tables of a new database.
 pub(super) fn prepare(connection: &Connection) -> Result<(), Problem> {
+    // One server at a time: what another one writes, this one would not notice. One that is just ending is
+    // waited for.
+    connection.busy_timeout(std::time::Duration::from_secs(5))?;
+    connection.pragma_update(None, "locking_mode", "EXCLUSIVE")?;
     // Nothing has been read yet, so this is where a file shows that it is something else.
     connection.query_row("PRAGMA schema_version", [], |_| Ok(())).map_err(|error| {
         match error.sqlite_error_code() {
             Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => Problem::Refused(format!(
                 "it is no database, or it is damaged ({error}); restore it, or use a new file"
             )),
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => {
+                Problem::Refused("another server uses it; stop that one, or use another file".to_owned())
+            }
             _ => error.into(),
         }
     })?;
@@ -159,7 +166,6 @@ pub(super) fn prepare(connection: &Connection) -> Result<(), Problem> {
     // With a write-ahead log, a killed process loses nothing that was committed.
     connection.query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))?;
     connection.pragma_update(None, "synchronous", "NORMAL")?;
-    connection.busy_timeout(std::time::Duration::from_secs(5))?;
     if is_new {
         connection.execute_batch(&format!(
             "BEGIN; {TABLES} PRAGMA application_id = {APPLICATION}; PRAGMA user_version = {VERSION}; COMMIT;"

@@ -7,6 +7,7 @@ use jiff::{SignedDuration, Timestamp};
 use rusqlite::{OptionalExtension, Row, Transaction};
 use uuid::Uuid;
 
+use super::quietly;
 use super::row::{Columns, json, millis};
 use crate::build::JobState;
 use crate::build::job::may_reserve;
@@ -28,6 +29,8 @@ pub(crate) struct StackRow {
 
 /// A stack that has not listed jobs for so long is lost.
 const LOST_AFTER: SignedDuration = SignedDuration::from_mins(5);
+/// For so long a sign of life need not be written down again.
+const FRESH: SignedDuration = SignedDuration::from_secs(5);
 
 impl StackRow {
     /// `connected`, `disconnected` or `lost`.
@@ -78,6 +81,21 @@ pub(crate) fn save(transaction: &Transaction<'_>, stack: &StackRow) -> Result<()
             stack.registered,
             millis(stack.last_seen),
         ))?;
+    Ok(())
+}
+
+/// The stack has been heard of. Stacks call every second; not every call needs to be written down.
+pub(crate) fn seen(transaction: &Transaction<'_>, stack: &StackRow, now: Timestamp) -> Result<(), Problem> {
+    let here = stack.state(now) == "connected";
+    if here && now.duration_since(stack.last_seen) < FRESH {
+        return Ok(());
+    }
+    let written = transaction
+        .prepare_cached("UPDATE stacks SET last_seen = ?2 WHERE id = ?1")?
+        .execute((stack.id.to_string(), millis(now)))?;
+    if here {
+        quietly(written);
+    }
     Ok(())
 }
 

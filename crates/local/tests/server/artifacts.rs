@@ -352,7 +352,7 @@ async fn artifacts_survive_a_restart_and_orphans_do_not() {
     let job = Job::on(Rig::with(|config| config.database = Some(database.clone())).await).await;
     job.upload("a", b"kept").await;
     let (build, token) = (job.build.clone(), job.token.clone());
-    drop(job);
+    job.rig.stop().await;
     let orphan = depot.join(uuid::Uuid::now_v7().to_string());
     std::fs::write(&orphan, "x").unwrap();
     std::fs::write(depot.join("incoming/torn"), "x").unwrap();

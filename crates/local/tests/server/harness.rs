@@ -18,7 +18,8 @@ pub(crate) const API: &str = "local-api-token";
 pub(crate) struct Rig {
     pub(crate) root: String,
     http: reqwest::Client,
-    _stop: DropGuard,
+    stop: DropGuard,
+    running: tokio::task::JoinHandle<Result<(), buildkite_local::ServerError>>,
 }
 
 /// An answer, read.
@@ -57,9 +58,15 @@ impl Rig {
         let root = format!("http://{}", server.local_addr());
         let stop = CancellationToken::new();
         let stopped = stop.clone().cancelled_owned();
-        tokio::spawn(server.run(stopped));
+        let running = tokio::spawn(server.run(stopped));
         let http = bk_ops::http::client("test", Duration::from_secs(10)).unwrap();
-        Self { root, http, _stop: stop.drop_guard() }
+        Self { root, http, stop: stop.drop_guard(), running }
+    }
+
+    /// Stops the server and waits for its end, so that another one can take its files over.
+    pub(crate) async fn stop(self) {
+        drop(self.stop);
+        self.running.await.unwrap().unwrap();
     }
 
     pub(crate) async fn send(&self, request: RequestBuilder) -> Answer {

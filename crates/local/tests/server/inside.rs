@@ -238,3 +238,15 @@ async fn a_lost_agent_may_come_back_without_its_job() {
     rig.v3(Method::GET, "ping", &access, None).await.ok();
     rig.finish_job(&id, &token, "0").await.refused(422);
 }
+
+#[tokio::test]
+async fn a_build_that_has_ended_cannot_be_cancelled_from_inside() {
+    let rig = Rig::start().await;
+    let build = rig.build("steps: [{label: one, command: x}]").await;
+    let id = rig.job_id("one").await;
+    let (_, token) = rig.start_job(&id).await;
+    rig.finish_job(&id, &token, "0").await.ok();
+    let path = format!("builds/{}/cancel", build["id"].as_str().unwrap());
+    rig.v3(Method::POST, &path, &token, None).await.refused(422);
+    assert_eq!(rig.current().await["state"], "passed");
+}

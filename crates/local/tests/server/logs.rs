@@ -54,3 +54,22 @@ async fn a_log_that_is_too_long_is_cut_and_says_so() {
     assert_eq!(text.lines().filter(|line| *line == "0123456").count(), 250);
     assert!(text.ends_with("[the log is too long: its last 3000 bytes were discarded]\n"), "{text}");
 }
+
+#[tokio::test]
+async fn a_log_of_many_parts_is_downloaded_whole() {
+    let rig = Rig::start().await;
+    rig.build("steps: [{label: one, command: x}]").await;
+    let id = rig.job_id("one").await;
+    let (_, token) = rig.start_job(&id).await;
+    let lines = |chunk: u32| (0..40_000).map(|line| format!("{chunk} {line}\n")).collect::<Vec<_>>().concat();
+    let mut whole = String::new();
+    for sequence in 1..=6 {
+        let text = lines(sequence);
+        rig.chunk(&id, &token, sequence, whole.len(), text.as_bytes()).await.ok();
+        whole += &text;
+    }
+    assert!(whole.len() > 1024 * 1024);
+    rig.finish_job(&id, &token, "0").await.ok();
+    let file = rig.send(rig.request(Method::GET, &format!("/-/jobs/{id}/log?download=true"))).await.ok();
+    assert!(file == whole.as_str(), "the file differs from the log");
+}

@@ -122,7 +122,7 @@ async fn only_the_running_job_gets_a_token_and_the_key_is_kept() {
     rig.finish_job(&one, &token, "0").await.ok();
     request(&rig, &one, &token, json!({})).await.refused(422);
     let keys = rig.send(rig.request(Method::GET, "/.well-known/jwks")).await.ok();
-    drop(rig);
+    rig.stop().await;
     let rig = Rig::with(keep).await;
     assert_eq!(rig.send(rig.request(Method::GET, "/.well-known/jwks")).await.ok(), keys);
 }

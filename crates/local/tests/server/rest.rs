@@ -157,6 +157,7 @@ async fn what_was_answered_is_there_after_a_restart() {
         let id = rig.job_id("one").await;
         let (_, token) = rig.start_job(&id).await;
         rig.chunk(&id, &token, 1, 0, b"kept\n").await.ok();
+        rig.stop().await;
         id
     };
     let rig = Rig::with(|config| config.database = Some(file)).await;

@@ -56,14 +56,16 @@ async fn agents_are_given_time_after_a_restart() {
         rig.build("steps: [{label: one, command: x}]").await;
         let id = rig.job_id("one").await;
         rig.start_job(&id).await;
+        rig.stop().await;
     }
     // As if the server had been down for longer than agents may be silent.
+    rusqlite::Connection::open(&file).unwrap().execute("UPDATE agents SET lost_at = 1", []).unwrap();
+    let rig = Rig::with(|config| config.database = Some(file.clone())).await;
+    assert_eq!(rig.job("one").await["job_state"], "running");
+    rig.stop().await;
     let database = rusqlite::Connection::open(&file).unwrap();
-    database.execute("UPDATE agents SET lost_at = 1", []).unwrap();
-    let rig = Rig::with(|config| config.database = Some(file)).await;
     let lost_at: i64 = database.query_row("SELECT lost_at FROM agents", [], |row| row.get(0)).unwrap();
     assert!(lost_at > 1);
-    assert_eq!(rig.job("one").await["job_state"], "running");
 }
 
 #[tokio::test]
@@ -83,4 +85,42 @@ async fn a_job_that_nobody_takes_expires() {
     rig.build("steps: [{label: one, command: x}]").await;
     rig.until("one", |job| job["job_state"] == "expired").await;
     assert_eq!(rig.current().await["state"], "failed");
+}
+
+#[tokio::test]
+async fn a_lost_agent_loses_every_job_that_it_has() {
+    let rig = Rig::with(|config| config.agent_lost_after = SOON).await;
+    rig.build("steps: [{label: one, command: x}, {label: two, command: x}]").await;
+    let (one, two) = (rig.job_id("one").await, rig.job_id("two").await);
+    let (access, _) = rig.start_job(&one).await;
+    let job = rig.v3(Method::PUT, &format!("jobs/{two}/acquire"), &access, None).await.ok();
+    let body = json!({"started_at": "2026-01-01T00:00:00Z"});
+    rig.v3(Method::PUT, &format!("jobs/{two}/start"), job["token"].as_str().unwrap(), Some(body)).await.ok();
+    rig.until("one", |job| job["job_state"] == "finished").await;
+    assert_eq!(rig.job("two").await["job_state"], "finished");
+}
+
+/// The views of pages carry the number of the newest change.
+async fn newest_change(rig: &Rig) -> String {
+    let view = rig.send(rig.request(Method::GET, "/-/agents")).await;
+    view.headers["etag"].to_str().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn signs_of_life_are_kept_and_no_page_needs_to_ask_again() {
+    let rig = Rig::with(|config| config.agent_lost_after = Duration::from_secs(10)).await;
+    let stack = json!({"key": "mine", "type": "custom", "queue_key": "default", "metadata": {}});
+    rig.v3(Method::POST, "stacks/register", REGISTRATION, Some(stack)).await.ok();
+    let access = rig.agent().await;
+    let last_seen = async || rig.v2(Method::GET, "agents", None).await.ok()[0]["last_seen_at"].clone();
+    let (first, change) = (last_seen().await, newest_change(&rig).await);
+    let list = "stacks/mine/scheduled-jobs?queue_key=default";
+    while last_seen().await == first {
+        rig.v3(Method::GET, "ping", &access, None).await.ok();
+        rig.v3(Method::POST, "heartbeat", &access, Some(json!({"sent_at": ""}))).await.ok();
+        rig.v3(Method::GET, list, REGISTRATION, None).await;
+    }
+    assert_eq!(newest_change(&rig).await, change);
+    rig.v3(Method::POST, "disconnect", &access, None).await.ok();
+    assert_ne!(newest_change(&rig).await, change);
 }

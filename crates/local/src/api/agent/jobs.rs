@@ -97,7 +97,9 @@ pub(super) async fn update(
             }
             let (step, _) = builds::step(transaction, job.step)?;
             let most = match step.kind {
-                Kind::Command(command) => command.timeout_in_minutes.map(|first| first + TIMEOUT_ROOM),
+                Kind::Command(command) => {
+                    command.timeout_in_minutes.map(|first| first.saturating_add(TIMEOUT_ROOM))
+                }
                 _ => None,
             };
             if let Some(most) = most.filter(|most| minutes > *most) {

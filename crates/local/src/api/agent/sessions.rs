@@ -140,7 +140,7 @@ pub(super) fn heard(
     agents::seen(transaction, agent.id, now, app.lost_at(now))
 }
 
-/// The agent leaves. A job that it still has will not be finished by anybody.
+/// The agent leaves. The jobs that it still has will not be finished by anybody.
 pub(super) async fn disconnect(
     CallingAgent(agent): CallingAgent,
     State(app): State<Shared>,
@@ -150,7 +150,7 @@ pub(super) async fn disconnect(
     app.store
         .transact(move |transaction| {
             agents::gone(transaction, id, "disconnected")?;
-            if let Some(owned) = jobs::of_agent(transaction, id)? {
+            while let Some(owned) = jobs::of_agent(transaction, id)? {
                 let event = Event::AgentGone { job: owned.job.id, signal_reason: Some("agent_stop") };
                 builds::apply(transaction, owned.build, &event, &policy, Timestamp::now())?;
             }

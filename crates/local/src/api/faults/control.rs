@@ -1,6 +1,6 @@
 //! The API under `/_faults`.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::middleware::from_extractor_with_state;
 use axum::routing::{delete, get, post};
@@ -13,7 +13,7 @@ use super::super::Shared;
 use super::super::agent::new_token;
 use super::super::auth::ApiToken;
 use super::super::error::{ApiError, ApiResult};
-use super::super::extract::{self, Body};
+use super::super::extract::{self, Body, Path};
 use crate::build::Event;
 use crate::fault::{Fault, Faults, Standing};
 use crate::problem::Problem;
@@ -82,7 +82,7 @@ struct Rotation {
 /// The old registration token is refused from now on. After a restart the one from the settings counts again.
 async fn rotate(State(app): State<Shared>, Body(wish): Body<Rotation>) -> ApiResult<Json<Value>> {
     let token = wish.token.unwrap_or_else(|| new_token("bkct"));
-    if token.is_empty() || token == app.tokens.api {
+    if token.is_empty() || app.tokens.is_api(&token) {
         return Err(ApiError::unprocessable("the token must not be empty, nor the API token"));
     }
     app.tokens.rotate_agent(token.clone());

@@ -1,12 +1,12 @@
 //! `artifact://` links in annotations and logs: the newest artifact of that path.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::response::Redirect;
 use serde::Deserialize;
 
 use super::super::Shared;
 use super::super::error::{ApiError, ApiResult};
-use super::super::extract::{self, BaseUrl, Params};
+use super::super::extract::{self, BaseUrl, Params, Path};
 use crate::store::artifacts::{self, ArtifactState};
 use crate::store::jobs;
 use uuid::Uuid;

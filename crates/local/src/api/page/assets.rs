@@ -6,12 +6,12 @@
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::LazyLock;
 
-use axum::extract::Path;
 use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY};
 use axum::http::header::{X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
 use axum::response::{IntoResponse, Response};
 
 use super::super::error::ApiError;
+use super::super::extract::Path;
 
 const SHELL: &str = include_str!("assets/index.html");
 

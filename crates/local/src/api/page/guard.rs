@@ -15,6 +15,8 @@ use serde::Deserialize;
 use super::super::Shared;
 use super::super::error::{ApiError, ApiResult};
 use super::super::extract::Body;
+use super::super::host;
+use crate::secret;
 
 /// Somebody who may see and do everything.
 pub(super) struct Visitor;
@@ -28,8 +30,9 @@ impl FromRequestParts<Shared> for Visitor {
             known_host(&parts.headers, app.config.external_url.as_deref())?;
             return Ok(Self);
         }
-        let signed_in = cookie(&parts.headers, &cookie_name(app)) == Some(app.run.session.as_str());
-        if signed_in || bearer(&parts.headers) == Some(app.tokens.api.as_str()) {
+        let signed_in = cookie(&parts.headers, &cookie_name(app))
+            .is_some_and(|session| secret::is_same(session, &app.run.session));
+        if signed_in || bearer(&parts.headers).is_some_and(|token| app.tokens.is_api(token)) {
             return Ok(Self);
         }
         Err(ApiError::unauthorized("sign in with the API token"))
@@ -61,24 +64,13 @@ fn own_site(method: &Method, headers: &HeaderMap) -> ApiResult<()> {
 
 /// Refuses a name that is not this machine's own: another site may have made its name point here.
 fn known_host(headers: &HeaderMap, external_url: Option<&str>) -> ApiResult<()> {
-    let host = headers.get(HOST).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let external = external_url.and_then(|url| url.split_once("://")).map(|(_, rest)| rest);
-    let external = external.map(|rest| rest.split('/').next().unwrap_or_default());
-    if is_loopback(host) || external == Some(host) {
+    let given = host::of(headers);
+    if host::is_loopback(given) || host::is_external(given, external_url) {
         return Ok(());
     }
     Err(ApiError::forbidden(format!(
-        "this server does not go by the name {host:?}; use http://127.0.0.1 or set --external-url"
+        "this server does not go by the name {given:?}; use http://127.0.0.1 or set --external-url"
     )))
-}
-
-fn is_loopback(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or_default(),
-        None => host.split(':').next().unwrap_or_default(),
-    };
-    let address = name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
-    address || name.eq_ignore_ascii_case("localhost") || name.to_ascii_lowercase().ends_with(".localhost")
 }
 
 /// Cookies are shared between ports, so each server has a name of its own.
@@ -112,7 +104,7 @@ pub(super) async fn sign_in(
     Body(SignIn { token }): Body<SignIn>,
 ) -> ApiResult<Response> {
     own_site(&method, &headers)?;
-    if token != app.tokens.api {
+    if !app.tokens.is_api(&token) {
         return Err(ApiError::unauthorized("this is not the API token"));
     }
     Ok(session(&app, &app.run.session, ""))

@@ -1,6 +1,7 @@
 //! The log of a job as bytes, for a page that follows it.
 
-use axum::extract::{Path, State};
+use axum::body::Bytes;
+use axum::extract::State;
 use axum::http::HeaderName;
 use axum::http::header::{CACHE_CONTROL, CONTENT_DISPOSITION, CONTENT_TYPE, X_CONTENT_TYPE_OPTIONS};
 use axum::response::{IntoResponse, Response};
@@ -8,10 +9,8 @@ use serde::Deserialize;
 
 use super::super::Shared;
 use super::super::error::{ApiError, ApiResult};
-use super::super::extract::{self, Params};
-use crate::log;
-use crate::problem::Problem;
-use crate::store::{jobs, logs};
+use super::super::extract::{self, Params, Path};
+use super::super::transcript;
 
 /// The byte at which the next request goes on.
 const NEXT: HeaderName = HeaderName::from_static("log-next");
@@ -19,9 +18,6 @@ const NEXT: HeaderName = HeaderName::from_static("log-next");
 const MORE: HeaderName = HeaderName::from_static("log-more");
 /// `true` once nothing will follow.
 const COMPLETE: HeaderName = HeaderName::from_static("log-complete");
-
-/// How much is sent at once.
-const PART: usize = 1024 * 1024;
 
 #[derive(Deserialize)]
 pub(super) struct Query {
@@ -42,25 +38,26 @@ pub(super) async fn show(
     if from < 0 {
         return Err(ApiError::bad_request("from must not be negative"));
     }
-    let most = if download { usize::MAX } else { PART };
-    let (ended, excerpt) = app
-        .store
-        .transact(move |transaction| {
-            let state = jobs::state(transaction, id)?;
-            Ok((state.is_terminal(), logs::read_from(transaction, id, from, most)?))
-        })
-        .await?;
-    let log = log::read(&excerpt, ended).map_err(|error| Problem::Corrupt(error.to_string()))?;
-    let disposition =
-        if download { format!("attachment; filename=\"{id}.log\"") } else { "inline".to_owned() };
+    let (log, ended) = transcript::part(&app, id, from, transcript::PART).await?;
+    if download {
+        let name = format!("attachment; filename=\"{id}.log\"");
+        return Ok(([(CONTENT_DISPOSITION, name)], plain(), transcript::whole(app, id, log, Bytes::from))
+            .into_response());
+    }
     let headers = [
-        (CONTENT_TYPE, "text/plain; charset=utf-8".to_owned()),
-        (CACHE_CONTROL, "no-store".to_owned()),
-        (X_CONTENT_TYPE_OPTIONS, "nosniff".to_owned()),
-        (CONTENT_DISPOSITION, disposition),
+        (CONTENT_DISPOSITION, "inline".to_owned()),
         (NEXT, log.end.to_string()),
         (MORE, log.more.to_string()),
         (COMPLETE, (ended && !log.more).to_string()),
     ];
-    Ok((headers, log.bytes).into_response())
+    Ok((headers, plain(), log.bytes).into_response())
+}
+
+/// Bytes that are text and nothing else, whatever they look like.
+fn plain() -> [(HeaderName, &'static str); 3] {
+    [
+        (CONTENT_TYPE, "text/plain; charset=utf-8"),
+        (CACHE_CONTROL, "no-store"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    ]
 }

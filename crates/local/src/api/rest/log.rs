@@ -1,29 +1,24 @@
 //! The log of a job: as JSON, as text, as HTML.
 
 use axum::Json;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{Path, State};
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::{IntoResponse, Response};
-use futures::stream;
 use serde::Deserialize;
 use serde_json::json;
-use uuid::Uuid;
 
 use super::super::Shared;
 use super::super::error::{ApiError, ApiResult};
 use super::super::extract::{BaseUrl, Params};
+use super::super::transcript;
 use super::jobs::{self, JobPath};
 use super::render::Links;
-use crate::log::{self, Log};
-use crate::problem::Problem;
-use crate::store::{jobs as job_rows, logs};
+use crate::log;
 
 /// The most of a log that one JSON answer holds; the rest is read from `next_offset` on.
 const JSON_BYTES: usize = 32 * 1024 * 1024;
-/// Text goes out in parts of this size, however long the log is.
-const TEXT_BYTES: usize = 1024 * 1024;
 
 #[derive(Deserialize)]
 pub(super) struct Wanted {
@@ -107,10 +102,11 @@ async fn answer(
         return Err(ApiError::bad_request("offset must not be negative"));
     }
     if form != Form::Json {
-        let first = part(&app, id, offset, TEXT_BYTES).await?;
-        return Ok(([form.content_type()], whole(app, id, first, form, plain)).into_response());
+        let (first, _) = transcript::part(&app, id, offset, transcript::PART).await?;
+        let body = transcript::whole(app, id, first, move |bytes| shown(bytes, form, plain));
+        return Ok(([form.content_type()], body).into_response());
     }
-    let (log, ended) = part(&app, id, offset, JSON_BYTES).await?;
+    let (log, ended) = transcript::part(&app, id, offset, JSON_BYTES).await?;
     let content =
         if plain { log::plain(&log.bytes) } else { String::from_utf8_lossy(&log.bytes).into_owned() };
     Ok(Json(json!({
@@ -124,43 +120,11 @@ async fn answer(
     .into_response())
 }
 
-async fn part(app: &Shared, id: Uuid, offset: i64, max: usize) -> Result<(Log, bool), Problem> {
-    let (ended, excerpt) = app
-        .store
-        .transact(move |transaction| {
-            let state = job_rows::state(transaction, id)?;
-            Ok((state.is_terminal(), logs::read_from(transaction, id, offset, max)?))
-        })
-        .await?;
-    let log = log::read(&excerpt, ended).map_err(|error| Problem::Corrupt(error.to_string()))?;
-    Ok((log, ended))
-}
-
-/// The whole log from the first part on, part by part.
-fn whole(app: Shared, id: Uuid, first: (Log, bool), form: Form, plain: bool) -> Body {
-    let parts = stream::unfold(Some(first), move |part_now| {
-        let app = app.clone();
-        async move {
-            let (log, _) = part_now?;
-            let next = if log.more {
-                match part(&app, id, log.end, TEXT_BYTES).await {
-                    Ok(next) => Some(next),
-                    Err(problem) => return Some((Err(problem), None)),
-                }
-            } else {
-                None
-            };
-            Some((Ok(shown(&log.bytes, form, plain)), next))
-        }
-    });
-    Body::from_stream(parts)
-}
-
-fn shown(bytes: &[u8], form: Form, plain: bool) -> Bytes {
+fn shown(bytes: Vec<u8>, form: Form, plain: bool) -> Bytes {
     match form {
-        Form::Html => Bytes::from(escaped(&log::plain(bytes))),
-        _ if plain => Bytes::from(log::plain(bytes)),
-        _ => Bytes::copy_from_slice(bytes),
+        Form::Html => Bytes::from(escaped(&log::plain(&bytes))),
+        _ if plain => Bytes::from(log::plain(&bytes)),
+        _ => Bytes::from(bytes),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::build::Event;
 use crate::pipeline::env;
 use crate::pipeline::step::Kind;
 use crate::problem::Problem;
-use crate::store::stacks::{Cursor, StackRow};
+use crate::store::stacks::Cursor;
 use crate::store::{builds, facts, jobs, stacks};
 
 const DEFAULT_PAGE: u32 = 100;
@@ -44,8 +44,8 @@ pub(super) async fn list(
     let page = app
         .store
         .transact(move |transaction| {
-            let stack = StackRow { last_seen: Timestamp::now(), ..connected(transaction, &key)? };
-            stacks::save(transaction, &stack)?;
+            let stack = connected(transaction, &key)?;
+            stacks::seen(transaction, &stack, Timestamp::now())?;
             let queue = queue(transaction, &query.queue_key, create)?;
             let (jobs, next) = if queue.paused {
                 // Not every controller looks at the flag.

@@ -77,6 +77,6 @@ function stackRow(stack) {
     badge(stack.state),
     h('div', { class: 'grow' },
       h('div', { class: 'strong ellipsis' }, stack.key),
-      h('div', { class: 'facts note' }, h('span', { class: 'chip' }, stack.queue), h('span', {}, stack.kind), h('span', {}, 'Last seen ', sinceElement(stack.last_seen)))),
+      h('div', { class: 'facts note' }, h('span', { class: 'chip' }, stack.queue), h('span', {}, stack.kind), stack.state === 'connected' ? null : h('span', {}, 'Last seen ', sinceElement(stack.last_seen)))),
     h('span', { class: 'note doing' }, `${count(stack.reserved, 'job')} reserved`));
 }

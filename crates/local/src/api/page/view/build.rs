@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use rusqlite::Transaction;
@@ -11,6 +11,7 @@ use uuid::Uuid;
 
 use super::super::super::Shared;
 use super::super::super::error::ApiResult;
+use super::super::super::extract::Path;
 use super::super::markdown;
 use super::pipelines::{BuildLine, build_line};
 use super::{Millis, answer, status};

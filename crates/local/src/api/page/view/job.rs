@@ -1,6 +1,6 @@
 //! One job with everything about it except its log.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use rusqlite::Transaction;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 use super::super::super::Shared;
 use super::super::super::error::ApiResult;
-use super::super::super::extract;
+use super::super::super::extract::{self, Path};
 use super::build::{AnnotationView, ArtifactView, annotations, artifact, kept};
 use super::timeline::{self, Entry, Runner};
 use super::{Millis, answer, status};

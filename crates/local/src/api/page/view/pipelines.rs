@@ -1,6 +1,6 @@
 //! The list of pipelines, and one pipeline with its builds.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use rusqlite::Transaction;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::super::Shared;
 use super::super::super::error::ApiResult;
-use super::super::super::extract::Params;
+use super::super::super::extract::{Params, Path};
 use super::{Millis, answer};
 use crate::problem::Problem;
 use crate::store::builds::{self, BuildRow};
