@@ -5,7 +5,7 @@ pub(crate) mod attributes;
 #[cfg(test)]
 mod bench;
 pub(crate) mod concurrency;
-mod dependencies;
+pub(crate) mod dependencies;
 mod effect;
 pub(crate) mod job;
 pub(crate) mod layout;

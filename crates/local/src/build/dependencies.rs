@@ -104,6 +104,16 @@ impl Graph {
         self.edges.get(&step).is_some_and(|edges| edges.contains(&Edge::Missing))
     }
 
+    /// The steps that keep `step` from going on.
+    pub(crate) fn pending(&self, step: Uuid, own: &HashMap<Uuid, Outcome>) -> Vec<Uuid> {
+        let edges = self.edges.get(&step).into_iter().flatten();
+        let steps = edges.filter_map(|edge| match edge {
+            Edge::Step { id, .. } => Some(*id),
+            Edge::Missing => None,
+        });
+        steps.filter(|id| self.outcome(*id, step, own) == Outcome::Pending).collect()
+    }
+
     /// Whether the dependencies of `step` let it go on.
     pub(crate) fn readiness(&self, step: Uuid, own: &HashMap<Uuid, Outcome>) -> Readiness {
         let mut readiness = Readiness::Ready;

@@ -145,6 +145,21 @@ impl Client {
         self.get(&format!("pipelines/{slug}/builds/{number}?include_retried_jobs=true")).await
     }
 
+    /// A build as the page sees it: with the reasons why jobs wait.
+    pub(super) async fn seen_by_the_page<T: DeserializeOwned>(
+        &self,
+        slug: &str,
+        number: i64,
+    ) -> anyhow::Result<T> {
+        let url = format!("{}/-/pipelines/{slug}/builds/{number}", self.server);
+        read(checked(self.call_url(Method::GET, &url, None).await?)?)
+    }
+
+    /// The address of the server.
+    pub(super) fn server(&self) -> &str {
+        &self.server
+    }
+
     /// The build with this id, if there is one.
     pub(super) async fn build_by_id(&self, id: Uuid) -> anyhow::Result<Option<Build>> {
         let answer = self.call(Method::GET, &format!("builds/{id}?include_retried_jobs=true"), None).await?;

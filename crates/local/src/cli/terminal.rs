@@ -28,6 +28,7 @@ pub(super) enum Tone {
     Good,
     Bad,
     Quiet,
+    Warning,
 }
 
 impl Terminal {
@@ -54,6 +55,7 @@ impl Terminal {
             Tone::Good => "\u{1b}[32m",
             Tone::Bad => "\u{1b}[31m",
             Tone::Quiet => "\u{1b}[2m",
+            Tone::Warning => "\u{1b}[33m",
         };
         let status = self.status.borrow();
         if !status.is_empty() {

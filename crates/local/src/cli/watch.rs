@@ -1,5 +1,7 @@
 //! Following a build.
 
+mod reasons;
+
 use std::collections::{BTreeMap, HashMap};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -39,6 +41,7 @@ pub(super) async fn watch(
 ) -> anyhow::Result<ExitCode> {
     let began = Instant::now();
     let mut printed: HashMap<Uuid, Printed> = HashMap::new();
+    let mut reasons = reasons::Reasons::new();
     let mut was_blocked = false;
     let mut canceling = false;
     // One listener from the beginning: a signal that comes between two waits is not lost.
@@ -52,6 +55,9 @@ pub(super) async fn watch(
         if build.finished_at.is_some() {
             terminal.status("");
             return Ok(result(terminal, &build));
+        }
+        for reason in reasons.new_ones(client, &build).await {
+            terminal.line(Tone::Warning, &reason);
         }
         if waits_for_people(&build) {
             if !was_blocked {

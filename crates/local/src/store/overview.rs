@@ -8,6 +8,7 @@ use uuid::Uuid;
 
 use super::row::Columns;
 use super::stacks::StackRow;
+use crate::pipeline::step::{Permutation, Step};
 use crate::problem::Problem;
 
 /// The most agents that are listed: all that are here, then those that left last.
@@ -17,7 +18,9 @@ const AGENTS_LISTED: u32 = 200;
 #[derive(Debug, Clone)]
 pub(crate) struct JobPlace {
     pub(crate) job: Uuid,
-    pub(crate) label: Option<String>,
+    pub(crate) step: Step,
+    pub(crate) matrix: Option<Permutation>,
+    pub(crate) parallel: Option<(u32, u32)>,
     pub(crate) pipeline: String,
     pub(crate) number: i64,
 }
@@ -41,7 +44,8 @@ pub(crate) struct AgentLine {
 /// A queue, and how many jobs are where in it.
 #[derive(Debug, Clone)]
 pub(crate) struct QueueLine {
-    pub(crate) id: Uuid,
+    /// None of one that jobs name and that nobody has created.
+    pub(crate) id: Option<Uuid>,
     pub(crate) key: String,
     pub(crate) paused: bool,
     pub(crate) scheduled: i64,
@@ -68,8 +72,8 @@ fn collect<T>(
 pub(crate) fn agents(transaction: &Transaction<'_>) -> Result<Vec<AgentLine>, Problem> {
     let sql = "
 SELECT agents.id, agents.name, agents.hostname, agents.version, agents.tags, agents.state, agents.created_at,
-    agents.stopping, agents.paused_until IS NOT NULL AS paused, agents.last_seen, jobs.id AS job, json_extract(steps.definition, '$.label') AS label, builds.number,
-    pipelines.slug
+    agents.stopping, agents.paused_until IS NOT NULL AS paused, agents.last_seen, jobs.id AS job, steps.definition, jobs.matrix,
+    jobs.parallel_index, jobs.parallel_count, builds.number, pipelines.slug
 FROM agents
     LEFT JOIN jobs ON jobs.agent = agents.id
         AND jobs.state IN ('assigned', 'accepted', 'running', 'canceling', 'timing_out')
@@ -82,7 +86,9 @@ LIMIT ?1";
         let job = match row.maybe_id("job")? {
             Some(job) => Some(JobPlace {
                 job,
-                label: row.column("label")?,
+                step: row.json("definition")?,
+                matrix: row.maybe_json("matrix")?,
+                parallel: Option::zip(row.column("parallel_index")?, row.column("parallel_count")?),
                 pipeline: row.column("slug")?,
                 number: row.column("number")?,
             }),
@@ -113,20 +119,21 @@ FROM stacks ORDER BY key";
     collect(transaction, sql, [], |row| Ok((super::stacks::read(row)?, row.column("reserved")?)))
 }
 
-/// The queues by key.
+/// The queues by key, with those that only jobs name.
 pub(crate) fn queues(transaction: &Transaction<'_>) -> Result<Vec<QueueLine>, Problem> {
     let sql = "
-SELECT queues.id, queues.key, queues.paused,
+WITH named AS (SELECT key FROM queues UNION SELECT queue FROM jobs WHERE state = 'scheduled')
+SELECT queues.id, named.key, coalesce(queues.paused, FALSE) AS paused,
     count(CASE WHEN jobs.state = 'scheduled' THEN 1 END) AS scheduled,
     count(CASE WHEN jobs.state = 'reserved' THEN 1 END) AS reserved,
     count(CASE WHEN jobs.state IN ('assigned', 'accepted', 'running', 'canceling', 'timing_out') THEN 1 END)
         AS running
-FROM queues LEFT JOIN jobs ON jobs.queue = queues.key
+FROM named LEFT JOIN queues ON queues.key = named.key LEFT JOIN jobs ON jobs.queue = named.key
     AND jobs.state IN ('scheduled', 'reserved', 'assigned', 'accepted', 'running', 'canceling', 'timing_out')
-GROUP BY queues.key ORDER BY queues.key";
+GROUP BY named.key ORDER BY named.key";
     collect(transaction, sql, [], |row| {
         Ok(QueueLine {
-            id: row.id("id")?,
+            id: row.maybe_id("id")?,
             key: row.column("key")?,
             paused: row.column("paused")?,
             scheduled: row.column("scheduled")?,

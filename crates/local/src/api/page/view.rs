@@ -6,9 +6,11 @@
 pub(super) mod agents;
 pub(super) mod build;
 pub(super) mod job;
+mod name;
 pub(super) mod pipelines;
 mod status;
 mod timeline;
+mod waiting;
 
 use axum::Json;
 use axum::http::header::{CACHE_CONTROL, ETAG, IF_NONE_MATCH};

@@ -33,7 +33,7 @@ export const agents = {
 
 function noAgents() {
   return h('div', { class: 'empty' }, h('h3', {}, 'No agent is connected'),
-    h('p', {}, 'Jobs wait until there is one. Start one on this machine:'), command(agentCommand()));
+    h('p', {}, 'Jobs wait until there is one. Start one on this machine:'), command(agentCommand([])));
 }
 
 function queueCard(cluster, queue) {
@@ -42,14 +42,14 @@ function queueCard(cluster, queue) {
     h('div', { class: 'card-head' },
       h('h3', { class: 'grow ellipsis' }, queue.key),
       queue.paused && h('span', { class: 'badge warn' }, 'Paused'),
-      button({
+      queue.id && button({
         name: `pause ${queue.key}`, label: queue.paused ? 'Resume' : 'Pause', work: () =>
           act('POST', `clusters/${cluster}/queues/${queue.id}/${queue.paused ? 'resume' : 'pause'}_dispatch`),
       })),
     h('dl', { class: 'numbers' },
       number('waiting', queue.scheduled), number('reserved', queue.reserved), number('running', queue.running),
-      number('served by', queue.served_by)),
-    waiting && h('div', { class: 'hint' }, h('p', {}, 'Jobs wait and nobody serves this queue.'), command(agentCommand(queue.key))));
+      number('agents and stacks', queue.served_by)),
+    waiting && h('div', { class: 'hint' }, h('p', {}, 'Jobs wait and nobody serves this queue. Start an agent:'), command(agentCommand(queue.key === 'default' ? [] : [`queue=${queue.key}`]))));
 }
 
 function number(name, value) {
@@ -66,7 +66,7 @@ function agentRow(agent) {
         agent.version && h('span', {}, `v${agent.version}`), h('span', {}, agent.hostname))),
     agent.job
       ? h('a', { class: 'ellipsis doing', href: `${buildPath(agent.job.pipeline, agent.job.number)}/jobs/${agent.job.id}` },
-        `${agent.job.pipeline} #${agent.job.number} · ${emoji(agent.job.label ?? 'job')}`)
+        `${agent.job.pipeline} #${agent.job.number} · ${emoji(agent.job.name)}`)
       : h('span', { class: 'note doing' }, agent.state === 'connected' ? 'Idle' : ['Last seen ', sinceElement(agent.last_seen)]),
     agent.state === 'connected' && !agent.stopping &&
       button({ name: `stop ${agent.id}`, label: 'Stop', sure: 'Really stop?', title: 'Finish its job, then disconnect', work: () => act('PUT', `agents/${agent.id}/stop`, { force: false }) }));

@@ -2,9 +2,9 @@
 
 import { button, newBuild, unblock } from './actions.js';
 import { h } from './dom.js';
-import { bytes, emoji, now, shortCommit, sinceElement, span, spanElement, stepName } from './format.js';
+import { bytes, count, emoji, now, shortCommit, sinceElement, span, spanElement } from './format.js';
 import { drawJob, startJob } from './job.js';
-import { buildPath, buildTitle, pipelinePath } from './pipelines.js';
+import { agentCommand, buildPath, buildTitle, command, pipelinePath, resumeCommand } from './pipelines.js';
 import { act, follow, organization } from './server.js';
 import { isOpen, mark, summary, tally, tone, word } from './states.js';
 
@@ -95,17 +95,17 @@ function groupItem(step, members, shown, page) {
     h('button', {
       type: 'button', class: 'step', 'aria-expanded': String(open),
       onclick: () => { chosen.set(step.id, !open); page.redraw(); },
-    }, mark(state), h('span', { class: 'grow ellipsis strong' }, stepName(step)), h('span', { class: 'note' }, `${jobs.length}`)),
+    }, mark(state), h('span', { class: 'grow ellipsis strong' }, emoji(step.name)), h('span', { class: 'note' }, `${jobs.length}`)),
     open && h('ul', {}, members.map((member) => stepItems(member, shown, page))));
 }
 
 function stepItems(step, shown, page) {
-  if (step.kind === 'wait') return h('li', { class: 'waiter', key: step.id }, h('span', {}, step.label && step.label !== '~' ? emoji(step.label) : 'wait'));
+  if (step.kind === 'wait') return h('li', { class: 'waiter', key: step.id }, h('span', {}, step.name === '~' ? 'wait' : emoji(step.name)));
   if (step.kind === 'block' || step.kind === 'input') return gateItem(step);
-  if (step.jobs.length === 0) return h('li', { key: step.id }, h('span', { class: 'step idle' }, mark('skipped'), h('span', { class: 'grow ellipsis' }, stepName(step))));
+  if (step.jobs.length === 0) return h('li', { key: step.id }, h('span', { class: 'step idle' }, mark('skipped'), h('span', { class: 'grow ellipsis' }, emoji(step.name))));
   const counting = inOrder(step.jobs).filter((job) => !job.retried);
   if (counting.length === 0 || counting.every((job) => job.status === 'broken')) return null;
-  if (counting.length === 1) return jobItem(step, counting[0], shown, page, jobName(step, counting[0]));
+  if (counting.length === 1) return jobItem(step, counting[0], shown, page, emoji(counting[0].name));
   const state = summary(counting);
   const holds = step.jobs.some((job) => job.id === page.route.job);
   const open = chosen.get(step.id) ?? (holds || tone(state) !== 'good');
@@ -113,8 +113,8 @@ function stepItems(step, shown, page) {
     h('button', {
       type: 'button', class: 'step', 'aria-expanded': String(open),
       onclick: () => { chosen.set(step.id, !open); page.redraw(); },
-    }, mark(state), h('span', { class: 'grow ellipsis' }, stepName(step)), h('span', { class: 'note' }, `${counting.filter((job) => job.status === 'passed').length}/${counting.length}`)),
-    open && h('ul', {}, counting.map((job) => jobItem(step, job, shown, page, jobName(step, job)))));
+    }, mark(state), h('span', { class: 'grow ellipsis' }, emoji(step.name)), h('span', { class: 'note' }, `${counting.filter((job) => job.status === 'passed').length}/${counting.length}`)),
+    open && h('ul', {}, counting.map((job) => jobItem(step, job, shown, page, emoji(job.name)))));
 }
 
 // By place within the step, then by attempt.
@@ -122,27 +122,14 @@ function inOrder(jobs) {
   return jobs.slice().sort((a, b) => (a.parallel?.[0] ?? 0) - (b.parallel?.[0] ?? 0));
 }
 
-/** What a job is called among those of its step. */
-export function jobName(step, job) {
-  if (job.matrix) return matrixName(step, job.matrix);
-  return job.parallel ? `${stepName(step)} ${job.parallel[0] + 1}/${job.parallel[1]}` : stepName(step);
-}
-
-// The label with the values of the combination in it, or after it.
-function matrixName(step, matrix) {
-  const label = step.label ?? '';
-  const filled = label.replace(/\{\{\s*matrix(?:\.([\w-]+))?\s*\}\}/g, (whole, name) => matrix[name ?? ''] ?? whole);
-  return filled !== label ? emoji(filled) : `${stepName(step)} ${Object.values(matrix).join(', ')}`;
-}
-
 function gateItem(step) {
   const job = step.jobs[0];
-  const name = emoji(step.label ?? step.key ?? (step.kind === 'block' ? 'Blocked' : 'Input'));
+  const name = emoji(step.name);
   return h('li', { class: 'gate', key: step.id },
     h('div', { class: 'step' }, mark(job?.status ?? 'waiting'), h('span', { class: 'grow ellipsis' }, name),
       job?.status === 'blocked'
         ? h('button', { type: 'button', class: 'button primary small', onclick: () => unblock(job.id, name, step.gate) }, step.gate.fields.length > 0 ? 'Answer…' : 'Unblock…')
-        : h('span', { class: 'note' }, word(job?.status ?? 'waiting'))));
+        : h('span', { class: 'note', title: job?.waits && emoji(job.waits.why) }, word(job?.status ?? 'waiting'))));
 }
 
 // A trigger leads to the build that it started.
@@ -166,7 +153,7 @@ function jobItem(step, job, shown, page, name) {
     mark(job.status),
     h('span', { class: 'grow' },
       h('span', { class: 'ellipsis full' }, name),
-      h('span', { class: 'ellipsis full note' }, whoAndWhy(job, step))),
+      h('span', { class: `ellipsis full note${job.waits?.mend ? ' stuck' : ''}`, title: job.waits && emoji(job.waits.why) }, whoAndWhy(job, step))),
     job.attempt > 1 && h('span', { class: 'chip', title: `Tried ${job.attempt} times` }, `↻ ${job.attempt}`),
     h('span', { class: 'note took' }, spanElement(job.started_at, job.finished_at))));
 }
@@ -175,6 +162,7 @@ const sameSlot = (a, b) => (a.parallel?.[0] ?? 0) === (b.parallel?.[0] ?? 0);
 
 // Who runs a job, or why it does not run.
 function whoAndWhy(job, step) {
+  if (job.waits && (job.waits.mend || job.status !== 'scheduled')) return emoji(job.waits.why);
   switch (job.status) {
     case 'scheduled': return [`in queue ${job.queue} for `, spanElement(job.runnable_at, null)];
     case 'reserved': return job.told ?? `reserved by ${job.stack ?? 'a stack'}`;
@@ -195,12 +183,33 @@ function overview(shown, page) {
   const facts = Object.entries(shown.meta_data).filter(([key]) => !key.startsWith('buildkite:'));
   const env = Object.entries(shown.env);
   return [
+    ...mends(shown),
     ...annotationList(own),
     waterfall(shown, page),
     shown.artifacts?.length > 0 && h('section', { key: 'artifacts' }, h('h2', {}, 'Artifacts'), artifactList(shown.artifacts, shown)),
     facts.length > 0 && h('section', { key: 'meta' }, h('h2', {}, 'Meta-data'), pairs(facts)),
     env.length > 0 && h('section', { key: 'env' }, h('h2', {}, 'Environment'), pairs(env)),
   ];
+}
+
+// What somebody has to do for jobs that nobody would take: each reason once.
+function mends(shown) {
+  const stuck = new Map();
+  for (const job of shown.steps.flatMap((step) => step.jobs)) {
+    if (!job.waits?.mend) continue;
+    const name = JSON.stringify(job.waits);
+    if (!stuck.has(name)) stuck.set(name, { waits: job.waits, jobs: [] });
+    stuck.get(name).jobs.push(job);
+  }
+  return [...stuck].map(([key, { waits, jobs }]) => reason(waits, jobs.length === 1 ? emoji(jobs[0].name) : count(jobs.length, 'job'), key));
+}
+
+/** Why somebody or something waits, and how to mend it. */
+export function reason(waits, who, key = 'reason') {
+  return h('div', { class: `reason${waits.mend ? ' stuck' : ''}`, key },
+    h('p', {}, h('strong', {}, who ? `${who} ${who.endsWith('jobs') ? 'wait' : 'waits'}: ` : ''), emoji(waits.why), waits.mend?.start_agent && ' Start one:'),
+    waits.mend?.start_agent && command(agentCommand(waits.mend.start_agent)),
+    waits.mend?.resume_queue && command(resumeCommand(waits.mend.resume_queue)));
 }
 
 /** Annotations; their HTML was cleaned by the server. */
@@ -239,7 +248,7 @@ function waterfall(shown, page) {
       const finished = job.finished_at ?? (job.started_at === null ? null : end);
       const waited = `waited ${span(started - job.runnable_at)}`;
       const ran = job.started_at === null ? '' : `, ran ${span(finished - job.started_at)}`;
-      const name = jobName(step, job);
+      const name = emoji(job.name);
       return h('li', { key: job.id },
         h('a', { href: `${buildPath(shown.pipeline.slug, shown.number)}/jobs/${job.id}`, title: `${name}: ${word(job.status)}, ${waited}${ran}` },
           h('span', { class: 'name ellipsis' }, mark(job.status), h('span', { class: 'ellipsis' }, name, job.attempt > 1 && ` ↻${job.attempt}`)),

@@ -92,16 +92,13 @@ const EMOJI = {
   ship: '🚢', fire: '🔥', tada: '🎉', mag: '🔍', books: '📚', memo: '📝', gear: '⚙️', zap: '⚡', bug: '🐛',
   sparkles: '✨', hourglass: '⌛', cloud: '☁️', chart_with_upwards_trend: '📈', floppy_disk: '💾', git: '🌿',
   rust: '🦀', crab: '🦀', python: '🐍', golang: '🐹', node: '🟩', go: '🐹', kubernetes: '☸️', linux: '🐧',
-  mac: '🍎', windows: '🪟', arrow_up: '⬆️', point_up: '☝️', robot_face: '🤖', eyes: '👀', bell: '🔔',
+  mac: '🍎', macos: '🍎', apple: '🍎', truck: '🚚', book: '📖', ruby: '💎', rspec: '💎', java: '☕', npm: '🟥', yarn: '🧶',
+  bash: '🐚', shell: '🐚', terraform: '🏗️', construction: '🚧', seedling: '🌱', recycle: '♻️', label: '🏷️', hammer_and_wrench: '🛠️',
+  microscope: '🔬', shield: '🛡️', globe_with_meridians: '🌐', stopwatch: '⏱️', heavy_check_mark: '✔️', no_entry: '⛔', wave: '👋',
+  windows: '🪟', arrow_up: '⬆️', point_up: '☝️', robot_face: '🤖', eyes: '👀', bell: '🔔',
 };
 
 /** Text with the `:names:` of well-known emoji replaced; others stay as they are. */
 export function emoji(text) {
   return text.replace(/:([a-z_]+):/g, (whole, name) => EMOJI[name] ?? whole);
-}
-
-/** What a step is called: its label, key, or the first line of what it runs. */
-export function stepName(step) {
-  const first = step.command?.split('\n').find((line) => line.trim() !== '');
-  return emoji(step.label ?? step.key ?? first ?? step.kind ?? 'step');
 }

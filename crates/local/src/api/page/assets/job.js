@@ -1,9 +1,9 @@
 // One job of a build: what became of it, its log, its timeline.
 
 import { button } from './actions.js';
-import { annotationList, artifactList, jobName, pairs } from './build.js';
+import { annotationList, artifactList, pairs, reason } from './build.js';
 import { h } from './dom.js';
-import { clock, sinceElement, spanElement } from './format.js';
+import { clock, emoji, sinceElement, spanElement } from './format.js';
 import { LogView } from './log.js';
 import { buildPath } from './pipelines.js';
 import { act, follow } from './server.js';
@@ -41,11 +41,11 @@ export function drawJob(data, page) {
   if (!job || job.id !== page.route.job) return h('div', { class: 'skeleton tall' });
   if (log && isOpen(log.status ?? '') && !isOpen(job.status)) log.failed = ['bad', 'warn'].includes(tone(job.status));
   if (log) log.status = job.status;
-  const step = data.build.steps.find((one) => one.jobs.some((other) => other.id === job.id));
+  const { waits } = data.build.steps.flatMap((step) => step.jobs).find((other) => other.id === job.id) ?? {};
   const tabs = TABS.filter(([name]) => name !== 'artifacts' || job.artifacts?.length > 0);
   const shown = tabs.some(([name]) => name === tab) ? tab : 'log';
   return h('article', { class: 'job', key: job.id },
-    jobHead(job, step, back, page),
+    jobHead(job, waits, back, page),
     annotationList(job.annotations),
     h('div', { class: 'tabs', role: 'tablist' }, tabs.map(([name, label]) =>
       h('button', {
@@ -69,14 +69,13 @@ function moveTab(event, tabs, shown, page) {
   document.getElementById(`tab-${tab}`)?.focus();
 }
 
-function jobHead(job, step, back, { go }) {
-  const name = step ? jobName(step, job) : job.label ?? job.id;
+function jobHead(job, waits, back, { go }) {
   return h('header', { class: `job-head ${tone(job.status)}` },
     h('a', { class: 'back', href: back }, '← All steps'),
     h('div', { class: 'build-title' },
       mark(job.status, true),
       h('div', { class: 'grow' },
-        h('h2', { class: 'ellipsis' }, name),
+        h('h2', { class: 'ellipsis' }, emoji(job.name)),
         h('div', { class: 'facts note' },
           h('strong', { class: `word ${tone(job.status)}` }, word(job.status)),
           job.agent ? h('span', {}, `on ${job.agent.name}`) : job.stack && h('span', {}, `by stack ${job.stack}`),
@@ -89,6 +88,7 @@ function jobHead(job, step, back, { go }) {
           name: `retry ${job.id}`, label: 'Retry', busy: 'Retrying', disabled: job.no_retry,
           work: async () => go(`${back}/jobs/${(await act('PUT', `jobs/${job.id}/retry`)).id}`),
         }))),
+    waits && reason(waits, ''),
     failure(job));
 }
 

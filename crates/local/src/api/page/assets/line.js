@@ -38,12 +38,29 @@ function marksIn(text, query) {
   return found;
 }
 
+// Addresses in plain text; a full stop or bracket behind one is not part of it.
+const ADDRESS = /https?:\/\/[^\s"'<>`\\^{|}]+[^\s"'<>`\\^{|}.,:;!?)\]]/g;
+
 function piece(text, style, { marked, title, job }) {
-  const node = styled(title ? emoji(text) : text, style, job);
+  const node = title ? styled(emoji(text), style, job) : linked(text, style, job);
   if (!marked) return node;
   const mark = document.createElement('mark');
   mark.append(node);
   return mark;
+}
+
+// A piece of text with the addresses in it as links.
+function linked(text, style, job) {
+  if (style.link || !text.includes('://')) return styled(text, style, job);
+  const whole = document.createDocumentFragment();
+  let at = 0;
+  for (const { 0: link, index } of text.matchAll(ADDRESS)) {
+    if (index > at) whole.append(styled(text.slice(at, index), style, job));
+    whole.append(styled(link, { ...style, link }, job));
+    at = index + link.length;
+  }
+  if (at < text.length) whole.append(styled(text.slice(at), style, job));
+  return whole;
 }
 
 // A piece of text in its style.
@@ -57,10 +74,18 @@ function styled(text, style, job) {
   }
   node.textContent = text;
   const [fg, bg] = style.inverse ? [style.bg ?? 'inverse', style.fg ?? 'inverse'] : [style.fg, style.bg];
-  colour(node, 'f', 'color', fg);
+  // The theme's own text colour need not be readable on a ground that the job chose.
+  colour(node, 'f', 'color', fg ?? readableOn(bg));
   colour(node, 'b', 'backgroundColor', bg);
   for (const name of ['bold', 'dim', 'italic', 'underline', 'strike']) if (style[name]) node.classList.add(name);
   return node;
+}
+
+// Black or white for text on one of the 240 fixed colours or any; the first sixteen change with the theme.
+function readableOn(ground) {
+  if (ground === null || ground === 'inverse' || ground < 16) return null;
+  const [r, g, b] = (typeof ground === 'number' ? paletteColour(ground) : ground).match(/\d+/g).map(Number);
+  return 0.299 * r + 0.587 * g + 0.114 * b > 140 ? 'rgb(0 0 0)' : 'rgb(255 255 255)';
 }
 
 function colour(node, letter, property, value) {

@@ -43,13 +43,20 @@ function noPipelines() {
     h('p', {}, 'Build a pipeline file, and it appears here:'),
     command(`buildkite-local build .buildkite/pipeline.yml --repo .${flags()}`),
     h('p', {}, 'Jobs need somebody to run them. Any Buildkite agent will do:'),
-    command(agentCommand()));
+    command(agentCommand([])));
 }
 
-/** How an agent is started for this server. */
-export function agentCommand(queue) {
-  const tags = queue && queue !== 'default' ? ` --tags queue=${queue}` : '';
-  return `buildkite-agent start --endpoint ${location.origin}/v3 --token local-agent-token --build-path /tmp/builds${tags}`;
+/** How a queue is resumed from the command line. */
+export function resumeCommand(queue) {
+  return `buildkite-local queue resume ${queue}${flags()}`;
+}
+
+/** How an agent with these tags is started for this server. */
+export function agentCommand(list) {
+  const tags = list.length > 0 ? ` --tags ${list.join(',')}` : '';
+  const local = ['127.0.0.1', 'localhost', '[::1]'].includes(location.hostname);
+  const token = local ? 'local-agent-token' : '$BUILDKITE_AGENT_TOKEN';
+  return `buildkite-agent start --endpoint ${location.origin}/v3 --token ${token} --build-path /tmp/builds${tags}`;
 }
 
 function pipelineCard(pipeline) {

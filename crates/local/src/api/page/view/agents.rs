@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::super::super::Shared;
 use super::super::super::error::ApiResult;
-use super::{Millis, answer};
-use crate::build::job::DEFAULT_QUEUE;
+use super::{Millis, answer, name};
+use crate::dispatch::queue_of;
 use crate::store::facts;
 use crate::store::overview::{self, AgentLine, JobPlace, QueueLine};
 use crate::store::stacks::StackRow;
@@ -25,7 +25,7 @@ struct Runners {
 
 #[derive(Serialize)]
 struct QueueView {
-    id: uuid::Uuid,
+    id: Option<uuid::Uuid>,
     key: String,
     paused: bool,
     scheduled: i64,
@@ -55,7 +55,7 @@ struct AgentView {
 #[derive(Serialize)]
 struct JobLink {
     id: uuid::Uuid,
-    label: Option<String>,
+    name: String,
     pipeline: String,
     number: i64,
 }
@@ -72,13 +72,9 @@ struct StackView {
 
 impl From<JobPlace> for JobLink {
     fn from(place: JobPlace) -> Self {
-        Self { id: place.job, label: place.label, pipeline: place.pipeline, number: place.number }
+        let name = name::of_job(&place.step, place.matrix.as_ref(), place.parallel);
+        Self { id: place.job, name, pipeline: place.pipeline, number: place.number }
     }
-}
-
-/// The queue of an agent: what its tags say, or the default one.
-fn queue_of(tags: &[String]) -> &str {
-    tags.iter().find_map(|tag| tag.strip_prefix("queue=")).unwrap_or(DEFAULT_QUEUE)
 }
 
 fn render(
@@ -171,7 +167,7 @@ mod tests {
     #[test]
     fn queues_count_the_agents_and_stacks_that_are_there() {
         let queue = |key: &str| QueueLine {
-            id: uuid::Uuid::nil(),
+            id: Some(uuid::Uuid::nil()),
             key: key.to_owned(),
             paused: false,
             scheduled: 1,

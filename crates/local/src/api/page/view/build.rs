@@ -14,11 +14,12 @@ use super::super::super::error::ApiResult;
 use super::super::super::extract::Path;
 use super::super::markdown;
 use super::pipelines::{BuildLine, build_line};
-use super::{Millis, answer, status};
+use super::waiting::{self, Waits};
+use super::{Millis, answer, name, status};
 use crate::build::Job;
 use crate::build::verdict::{Build, PlacedStep};
 use crate::pipeline::gate::{Field, Gate};
-use crate::pipeline::step::{Kind, Permutation};
+use crate::pipeline::step::{Kind, Step};
 use crate::problem::Problem;
 use crate::store::artifacts::{self, ArtifactRow, ArtifactState};
 use crate::store::builds::{self, BuildRow};
@@ -79,7 +80,8 @@ struct StepView {
     id: Uuid,
     kind: &'static str,
     key: Option<String>,
-    label: Option<String>,
+    /// What it is called.
+    name: String,
     group: Option<Uuid>,
     /// Whether a job of the build added it.
     uploaded: bool,
@@ -103,11 +105,14 @@ struct GateView {
 #[derive(Serialize)]
 struct JobLine {
     id: Uuid,
+    /// What it is called among the others of its step.
+    name: String,
     status: &'static str,
+    /// Why it does not run yet.
+    waits: Option<Waits>,
     attempt: u32,
     retried: bool,
     parallel: Option<(u32, u32)>,
-    matrix: Option<Permutation>,
     child: Option<BuildLink>,
     queue: String,
     agent: Option<String>,
@@ -136,14 +141,17 @@ struct Gathered {
     artifacts: Vec<ArtifactRow>,
     /// What trigger jobs started.
     children: BTreeMap<Uuid, Child>,
+    waits: BTreeMap<Uuid, Waits>,
 }
 
 fn gather(transaction: &Transaction<'_>, slug: &str, number: &str) -> Result<Gathered, Problem> {
     let pipeline = pipelines::get(transaction, slug)?;
     let number = number.parse().map_err(|_| Problem::not_found("build", number))?;
     let row = builds::by_number(transaction, pipeline.id, number)?;
+    let build = builds::load(transaction, &row)?;
     Ok(Gathered {
-        build: builds::load(transaction, &row)?,
+        waits: waiting::of_build(transaction, &build)?,
+        build,
         runners: overview::runners(transaction, row.id)?,
         told: overview::told_by_stacks(transaction, row.id)?,
         meta_data: overview::meta_data(transaction, row.id)?,
@@ -156,16 +164,15 @@ fn gather(transaction: &Transaction<'_>, slug: &str, number: &str) -> Result<Gat
 }
 
 fn render(gathered: Gathered) -> BuildView {
-    let mut jobs: BTreeMap<Uuid, Vec<JobLine>> = BTreeMap::new();
+    let mut jobs: BTreeMap<Uuid, Vec<&Job>> = BTreeMap::new();
     for job in &gathered.build.jobs {
-        jobs.entry(job.step).or_default().push(job_line(job, &gathered));
+        jobs.entry(job.step).or_default().push(job);
     }
-    let steps = gathered
-        .build
-        .steps
-        .iter()
-        .map(|placed| step(placed, jobs.remove(&placed.id).unwrap_or_default()))
-        .collect();
+    let lines = |placed: &PlacedStep| {
+        let jobs = jobs.get(&placed.id).into_iter().flatten();
+        jobs.map(|job| job_line(job, &placed.step, &gathered)).collect()
+    };
+    let steps = gathered.build.steps.iter().map(|placed| step(placed, lines(placed))).collect();
     BuildView {
         line: build_line(&gathered.row),
         id: gathered.row.id,
@@ -207,7 +214,7 @@ fn step(placed: &PlacedStep, jobs: Vec<JobLine>) -> StepView {
         id: placed.id,
         kind,
         key: placed.step.key.clone(),
-        label: placed.step.label.clone(),
+        name: name::of_step(&placed.step),
         group: placed.group,
         uploaded: placed.uploader.is_some(),
         skip: placed.step.skip.clone(),
@@ -217,15 +224,16 @@ fn step(placed: &PlacedStep, jobs: Vec<JobLine>) -> StepView {
     }
 }
 
-fn job_line(job: &Job, gathered: &Gathered) -> JobLine {
+fn job_line(job: &Job, step: &Step, gathered: &Gathered) -> JobLine {
     let named = |id: Option<Uuid>| id.and_then(|id| gathered.runners.get(&id).cloned());
     JobLine {
         id: job.id,
+        name: name::of_job(step, job.matrix.as_ref(), job.parallel),
         status: status::of_job(job),
+        waits: gathered.waits.get(&job.id).cloned(),
         attempt: job.retry_count + 1,
         retried: job.retried_in.is_some(),
         parallel: job.parallel,
-        matrix: job.matrix.clone(),
         child: gathered.children.get(&job.id).map(|child| BuildLink {
             pipeline: child.pipeline.clone(),
             number: child.number,

@@ -12,9 +12,9 @@ use super::super::super::error::ApiResult;
 use super::super::super::extract::{self, Path};
 use super::build::{AnnotationView, ArtifactView, annotations, artifact, kept};
 use super::timeline::{self, Entry, Runner};
-use super::{Millis, answer, status};
+use super::{Millis, answer, name, status};
 use crate::build::{Job, JobKind};
-use crate::pipeline::step::{Kind, Permutation, Step};
+use crate::pipeline::step::{Kind, Step};
 use crate::problem::Problem;
 use crate::store::agents::{self, AgentRow};
 use crate::store::artifacts::ArtifactRow;
@@ -25,16 +25,14 @@ use crate::store::{builds, overview};
 #[derive(Serialize)]
 struct JobView {
     id: Uuid,
+    name: String,
     status: &'static str,
     kind: &'static str,
-    label: Option<String>,
     key: Option<String>,
     command: Option<String>,
     plugins: Vec<String>,
     image: Option<String>,
     attempt: u32,
-    parallel: Option<(u32, u32)>,
-    matrix: Option<Permutation>,
     queue: String,
     rules: Vec<String>,
     priority: i64,
@@ -146,16 +144,14 @@ fn render(gathered: Gathered) -> JobView {
     let runner = Runner { agent: agent.as_ref().map(|agent| agent.name.as_str()), stack: stack.as_deref() };
     JobView {
         id: job.id,
+        name: name::of_job(&step, job.matrix.as_ref(), job.parallel),
         status: status::of_job(&job),
         kind: jobs::kind_name(job.kind),
-        label: step.label.clone(),
         key: step.key.clone(),
         command: command.map(|command| command.script.clone()),
         plugins: command.map(|command| plugin_names(&command.plugins)).unwrap_or_default(),
         image: command.and_then(|command| command.image.clone()),
         attempt: job.retry_count + 1,
-        parallel: job.parallel,
-        matrix: job.matrix.clone(),
         queue: job.queue.clone(),
         rules: job.rules.clone(),
         priority: job.priority,
