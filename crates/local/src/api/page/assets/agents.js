@@ -48,7 +48,7 @@ function queueCard(cluster, queue) {
       })),
     h('dl', { class: 'numbers' },
       number('waiting', queue.scheduled), number('reserved', queue.reserved), number('running', queue.running),
-      number('agents and stacks', queue.served_by)),
+      number('serving', queue.served_by)),
     waiting && h('div', { class: 'hint' }, h('p', {}, 'Jobs wait and nobody serves this queue. Start an agent:'), command(agentCommand(queue.key === 'default' ? [] : [`queue=${queue.key}`]))));
 }
 

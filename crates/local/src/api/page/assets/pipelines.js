@@ -11,7 +11,9 @@ export const buildPath = (slug, number) => `${pipelinePath(slug)}/builds/${numbe
 
 /** A piece of text to be typed into a shell, with a button that copies it. */
 export function command(text) {
-  return h('div', { class: 'command' }, h('code', {}, text),
+  return h('div', { class: 'command' },
+    // Broken between flags, never within one.
+    h('code', {}, text.split(/ (?=--)/).map((part, index) => [index > 0 && ' ', h('span', { key: index }, part)])),
     h('button', { type: 'button', class: 'tool', onclick: (event) => copy(event.target, text) }, 'Copy'));
 }
 
