@@ -122,13 +122,7 @@ impl Graph {
                 readiness = Readiness::Waiting;
                 continue;
             };
-            let outcome = self
-                .whole(*id, step)
-                .into_iter()
-                .filter(|on| !self.dropped.contains(&(step, *on)))
-                .filter_map(|on| own.get(&on).copied())
-                .fold(Outcome::Good, Outcome::and);
-            match outcome {
+            match self.outcome(*id, step, own) {
                 Outcome::Good => {}
                 Outcome::Failed if *allow_failure => {}
                 Outcome::Pending => readiness = Readiness::Waiting,
@@ -136,6 +130,15 @@ impl Graph {
             }
         }
         readiness
+    }
+
+    /// How `step` came out as `dependant` sees it.
+    fn outcome(&self, step: Uuid, dependant: Uuid, own: &HashMap<Uuid, Outcome>) -> Outcome {
+        self.whole(step, dependant)
+            .into_iter()
+            .filter(|on| !self.dropped.contains(&(dependant, *on)))
+            .filter_map(|on| own.get(&on).copied())
+            .fold(Outcome::Good, Outcome::and)
     }
 
     /// Everything that `step` waits for, one by one, if nothing is left out.
