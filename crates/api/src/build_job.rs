@@ -1,15 +1,24 @@
 //! BuildJob: one job to run in a pod, whoever asked for it, and what became of it.
 
+mod status;
+
 use k8s_openapi::{
-    api::core::v1::EnvVar,
-    apimachinery::pkg::apis::meta::v1::{OwnerReference, Time},
+    api::core::v1::{EnvVar, ResourceRequirements, Toleration},
+    apimachinery::pkg::apis::meta::v1::OwnerReference,
 };
 use kube::{CustomResource, KubeSchema, Resource};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::verdict::Verdict;
+use crate::{
+    container_use::ContainerUse,
+    exporters::{ArtifactExporter, LogExporter, MetricsExporter, RepoMirrorUse},
+    placement::{NodePreference, NodeRequirement},
+    schema,
+};
+
+pub use status::{BuildJobStatus, Phase};
 
 /// A job to run in a pod of its own.
 ///
@@ -44,7 +53,9 @@ use crate::verdict::Verdict;
 #[serde(rename_all = "camelCase")]
 #[x_kube(
     validation = Rule::new("has(self.buildkite) || (has(self.command) && size(self.command) > 0)")
-        .message("a standalone job (one without `buildkite`) needs a `command`")
+        .message("a standalone job (one without `buildkite`) needs a `command`"),
+    validation = Rule::new("!(has(self.environment) && has(self.image))")
+        .message("`environment` and `image` exclude one another: an environment names its image")
 )]
 pub struct BuildJobSpec {
     /// The Buildkite job to acquire. Absent for standalone jobs.
@@ -66,17 +77,99 @@ pub struct BuildJobSpec {
 
     /// Buildkite plugins of a standalone job: objects of one key each, as in a pipeline.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "plugins_schema")]
+    #[schemars(schema_with = "schema::plugins")]
     pub plugins: Vec<Value>,
 
-    /// The image that runs the command; the agent's own image if absent.
+    /// The BuildEnvironment in which the command runs. Either this or `image`; the agent's own image if neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    pub environment: Option<String>,
+
+    /// The image in which the command runs, e.g. `golang:1.25`, where no BuildEnvironment is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
 
+    /// Containers that run one after another before the job starts. If one fails, the job fails.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    #[x_kube(validation = Rule::new("self.all(c, !has(c.startup))")
+        .message("init containers run before the job; `startup` is for extraContainers"))]
+    pub init_containers: Vec<ContainerUse>,
+
+    /// Containers that run beside the job: databases, proxies, reporters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub extra_containers: Vec<ContainerUse>,
+
+    /// Which logs go to the cluster's log sinks, besides the one in Buildkite.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_exporter: Option<LogExporter>,
+
+    /// Which files become artifacts of the job by being written.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub artifact_exporter: Option<ArtifactExporter>,
+
+    /// Which files hold metrics of the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub metrics_exporter: Option<MetricsExporter>,
+
+    /// Whether the checkout borrows from the cluster's mirrors of git repositories.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repo_mirror: Option<RepoMirrorUse>,
+
+    /// What a node must be like to run the job. All of them hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub node_requirements: Vec<NodeRequirement>,
+
+    /// What a node should be like, if there is a choice.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub node_preferences: Vec<NodePreference>,
+
+    /// Taints of nodes that the job tolerates: how it gets onto nodes that are set aside.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 32))]
+    pub tolerations: Vec<Toleration>,
+
+    /// Requests and limits of the container that runs the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+
+    /// A resource class of the operator's configuration: resources, nodes and priority under one name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resource_class: Option<String>,
+
+    /// The volume behind /workspace, as in a pod's `volumes`; its name may be left out. An emptyDir if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::any_object")]
+    pub workspace_volume: Option<Map<String, Value>>,
+
+    /// How long the job may run, e.g. `90m`. It then ends as `TimedOut`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("duration(self) > duration('0s')")
+        .message("timeout must be a positive duration such as 90m or 1h30m"))]
+    pub timeout: Option<kube::core::Duration>,
+
     /// The content of the step's `kubernetes` plugin, as its author wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "any_object_schema")]
+    #[schemars(schema_with = "schema::any_object")]
     pub kubernetes: Option<Map<String, Value>>,
+
+    /// Whether the pod stands alone or in a `batch/v1` Job; the operator's configuration decides if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[x_kube(validation = Rule::new("self == oldSelf").message("the workload of a BuildJob cannot change"))]
+    pub workload: Option<WorkloadKind>,
+}
+
+/// What a BuildJob's pod stands in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum WorkloadKind {
+    /// Nothing: the pod is all there is. The quickest way.
+    #[default]
+    Pod,
+    /// A `batch/v1` Job, for tools and quotas that know Jobs.
+    Job,
 }
 
 /// The Buildkite job behind a BuildJob.
@@ -126,69 +219,6 @@ pub struct Source {
     pub branch: String,
 }
 
-/// What became of a BuildJob.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct BuildJobStatus {
-    /// Where the job stands.
-    #[serde(default)]
-    pub phase: Phase,
-    /// The generation of the spec that this status is about.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub observed_generation: Option<i64>,
-    /// How often a pod was replaced before an agent took the job.
-    #[serde(default)]
-    pub attempt: u32,
-    /// The pod of this attempt.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pod_name: Option<String>,
-    /// The node it runs on.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node_name: Option<String>,
-    /// What the job waits for, while it waits.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub waiting_for: Option<String>,
-    /// When all containers had started.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub started_at: Option<Time>,
-    /// When the job had ended.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub finished_at: Option<Time>,
-    /// The job's exit status.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub exit_status: Option<i32>,
-    /// Why it ended as it did. Set before the phase when Buildkite has to be told first.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub verdict: Option<Verdict>,
-}
-
-/// Where a BuildJob stands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub enum Phase {
-    /// No pod yet.
-    #[default]
-    Pending,
-    /// The pod exists; not all of its containers have started.
-    Starting,
-    /// All containers have started.
-    Running,
-    /// Ended with status 0.
-    Succeeded,
-    /// Ended otherwise, or could not be run.
-    Failed,
-    /// Cancelled in Buildkite.
-    Canceled,
-    /// Took longer than it may.
-    TimedOut,
-}
-
-impl Phase {
-    /// Whether the job has ended for good.
-    pub fn is_terminal(self) -> bool {
-        matches!(self, Self::Succeeded | Self::Failed | Self::Canceled | Self::TimedOut)
-    }
-}
-
 impl BuildJob {
     /// The job's status, or the one every BuildJob begins with.
     pub fn status_or_default(&self) -> BuildJobStatus {
@@ -217,18 +247,4 @@ fn head() -> String {
 
 fn main_branch() -> String {
     "main".to_owned()
-}
-
-/// The API server's own schema of a pod is larger than the rest of ours a hundred times over; what is in
-/// here is checked when the pod is built.
-fn any_object_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
-}
-
-fn plugins_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
-    schemars::json_schema!({
-        "type": "array",
-        "maxItems": 100,
-        "items": { "type": "object", "maxProperties": 1, "x-kubernetes-preserve-unknown-fields": true }
-    })
 }

@@ -1,9 +1,21 @@
 //! The operator's configuration: the ConfigMap `buildkite-operator-config`, whose keys hold scalars or YAML
 //! documents. What is not understood is refused, with the key that holds it.
 
+mod agent;
+mod pods;
+mod strict;
+
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde_json::Value;
+
+pub use agent::{AdditionalHooks, AgentConfig};
+pub use pods::{
+    AgentDelivery, Architecture, ImageCheck, OwnResources, PodConfig, PodSecurity, PullPolicy, ResourceClass,
+    ResourceClasses,
+};
+pub use strict::unknown_field;
 
 /// Name of the ConfigMap in the operator's namespace.
 pub const CONFIG_MAP: &str = "buildkite-operator-config";
@@ -11,10 +23,10 @@ pub const CONFIG_MAP: &str = "buildkite-operator-config";
 /// Key of the Secret that holds the agent token.
 pub const TOKEN_KEY: &str = "BUILDKITE_AGENT_TOKEN";
 
-const KEYS: [&str; 3] = ["job_namespace", "job_spawner_config", "pod_config"];
+const KEYS: [&str; 4] = ["job_namespace", "job_spawner_config", "pod_config", "resource_classes"];
 
 /// Everything that can be configured.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     /// Namespace of BuildJobs and their pods; the operator's own if absent.
     pub job_namespace: Option<String>,
@@ -22,10 +34,12 @@ pub struct Config {
     pub spawner: SpawnerConfig,
     /// What job pods look like and how long their traces stay.
     pub pods: PodConfig,
+    /// Resources, nodes and priorities under one name each.
+    pub resource_classes: ResourceClasses,
 }
 
 /// `job_spawner_config`: how jobs are taken from Buildkite.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SpawnerConfig {
     /// The Agent API's address, for the operator and for the agents in pods.
@@ -48,38 +62,6 @@ impl Default for SpawnerConfig {
             tags: Vec::new(),
             stack_key: "buildkite-operator".to_owned(),
             max_in_flight: 25,
-        }
-    }
-}
-
-/// `pod_config`: what job pods look like and how long their traces stay.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct PodConfig {
-    /// The image with the agent, git and ssh.
-    pub agent_image: String,
-    /// The Secret in the job namespace whose key `BUILDKITE_AGENT_TOKEN` holds the agent token.
-    pub agent_token_secret: String,
-    /// How long a job may clean up after it was told to stop.
-    pub termination_grace_period_seconds: i64,
-    /// How long a pod may take until all of its containers run.
-    pub start_deadline_seconds: u32,
-    /// How long an image may fail to be pulled for reasons that can pass.
-    pub image_pull_grace_seconds: u32,
-    /// How long a BuildJob stays after it failed, or after it succeeded if it was applied by hand. Those that
-    /// the JobSpawner made go as soon as they have succeeded: Buildkite has their record.
-    pub retention_seconds: u32,
-}
-
-impl Default for PodConfig {
-    fn default() -> Self {
-        Self {
-            agent_image: "buildkite/agent:3.137.2".to_owned(),
-            agent_token_secret: "buildkite-agent-token".to_owned(),
-            termination_grace_period_seconds: 60,
-            start_deadline_seconds: 900,
-            image_pull_grace_seconds: 30,
-            retention_seconds: 600,
         }
     }
 }
@@ -116,6 +98,7 @@ impl Config {
                 .filter(|v| !v.is_empty()),
             spawner: document(data, "job_spawner_config")?,
             pods: document(data, "pod_config")?,
+            resource_classes: document(data, "resource_classes")?,
         };
         config.check()?;
         Ok(config)
@@ -154,15 +137,22 @@ impl Config {
     }
 }
 
-fn document<T: DeserializeOwned + Default>(
+fn document<T: DeserializeOwned + Serialize + Default>(
     data: &BTreeMap<String, String>,
     key: &'static str,
 ) -> Result<T, ConfigError> {
     match data.get(key) {
         None => Ok(T::default()),
         Some(text) if text.trim().is_empty() => Ok(T::default()),
-        Some(text) => serde_saphyr::from_str(text)
-            .map_err(|error| ConfigError::Value { key, message: error.to_string() }),
+        Some(text) => {
+            let refused = |message: String| ConfigError::Value { key, message };
+            let typed: T = serde_saphyr::from_str(text).map_err(|error| refused(error.to_string()))?;
+            let given: Value = serde_saphyr::from_str(text).map_err(|error| refused(error.to_string()))?;
+            match unknown_field(&given, &typed) {
+                Some(path) => Err(refused(format!("`{path}`: there is no such field"))),
+                None => Ok(typed),
+            }
+        }
     }
 }
 
@@ -197,7 +187,7 @@ mod tests {
     #[test]
     fn unknown_keys_are_named() {
         let error = read(&[("job_spawner", "{}")]).unwrap_err();
-        insta::assert_snapshot!(error, @"ConfigMap buildkite-operator-config: unknown key `job_spawner`; known keys are job_namespace, job_spawner_config, pod_config");
+        insta::assert_snapshot!(error, @"ConfigMap buildkite-operator-config: unknown key `job_spawner`; known keys are job_namespace, job_spawner_config, pod_config, resource_classes");
     }
 
     #[test]
@@ -224,6 +214,12 @@ mod tests {
     fn values_out_of_range_are_refused(#[case] key: &str, #[case] document: &str, #[case] expected: &str) {
         let error = read(&[(key, document)]).unwrap_err().to_string();
         assert!(error.ends_with(expected), "{error}");
+    }
+
+    #[test]
+    fn unknown_fields_deep_inside_kubernetes_types_are_named() {
+        let error = read(&[("resource_classes", "large: {resources: {request: {cpu: 4}}}")]).unwrap_err();
+        insta::assert_snapshot!(error, @"ConfigMap buildkite-operator-config, key `resource_classes`: `large.resources.request`: there is no such field");
     }
 
     #[test]

@@ -3,11 +3,11 @@
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::CustomResourceExt;
 
-use crate::BuildJob;
+use crate::{BuildEnvironment, BuildJob};
 
 /// All definitions, in the order in which they should be applied.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    vec![BuildJob::crd()]
+    vec![BuildJob::crd(), BuildEnvironment::crd()]
 }
 
 #[cfg(test)]

@@ -2,17 +2,32 @@
 //! Types only; nothing here talks to a cluster.
 //!
 //! - [`build_job`]: one job to run, and what became of it
+//! - [`build_environment`]: a container environment with everything it needs, under a name
+//! - [`container_use`], [`placement`], [`credentials`], [`exporters`]: what both of them say about containers, nodes,
+//!   git and the services around a job
+//! - [`params`]: what configuration and pipelines both say about a pod's containers
 //! - [`verdict`]: why a job ended the way it did
 //! - [`config`]: the ConfigMap that configures the operator
 //! - [`names`]: object names, labels and annotations
 //! - [`crds`]: the custom resource definitions as installed
 
 #[allow(clippy::duplicated_attributes, unreachable_pub, reason = "what the derive macro takes and makes")]
+pub mod build_environment;
+#[allow(clippy::duplicated_attributes, unreachable_pub, reason = "what the derive macro takes and makes")]
 pub mod build_job;
 pub mod config;
+#[allow(unreachable_pub, reason = "what the derive macro makes")]
+pub mod container_use;
 pub mod crds;
+pub mod credentials;
+pub mod exporters;
 pub mod names;
+pub mod params;
+#[allow(unreachable_pub, reason = "what the derive macro makes")]
+pub mod placement;
+mod schema;
 pub mod verdict;
 
-pub use build_job::{BuildJob, BuildJobSpec, BuildJobStatus, Phase};
+pub use build_environment::{BuildEnvironment, BuildEnvironmentSpec};
+pub use build_job::{BuildJob, BuildJobSpec, BuildJobStatus, Phase, WorkloadKind};
 pub use verdict::{Fault, Verdict, VerdictCode};

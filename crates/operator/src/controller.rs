@@ -134,11 +134,10 @@ fn rules(settings: &Settings, shim_config_map: String) -> Rules {
     let pods = &settings.config.pods;
     Rules {
         pod: PodSettings {
-            agent_image: pods.agent_image.clone(),
+            config: pods.clone(),
+            resource_classes: settings.config.resource_classes.clone(),
             endpoint: settings.buildkite.endpoint().to_owned(),
-            agent_token_secret: pods.agent_token_secret.clone(),
             shim_config_map,
-            termination_grace_period_seconds: pods.termination_grace_period_seconds,
             queue: settings.config.spawner.queue.clone(),
         },
         start_deadline: SignedDuration::from_secs(pods.start_deadline_seconds.into()),

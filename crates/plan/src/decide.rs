@@ -31,6 +31,7 @@ use crate::{
     plugin::PluginError,
     pod::PodSettings,
     remote::{Remote, RemoteState},
+    surroundings::Surroundings,
     verdicts,
 };
 
@@ -43,6 +44,8 @@ pub struct Observed<'a> {
     pub pod: Option<PodFacts>,
     /// What Buildkite last said about the job. Standalone jobs have none.
     pub remote: Option<Remote>,
+    /// What the job refers to by name.
+    pub surroundings: Surroundings,
     /// What is wrong with the job's own description in Buildkite, if it had to be consulted.
     pub unreadable: Option<PluginError>,
     /// The present.
@@ -50,7 +53,7 @@ pub struct Observed<'a> {
 }
 
 /// The limits that decisions keep.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     /// What pods are made of.
     pub pod: PodSettings,

@@ -7,6 +7,7 @@
 //! - [`facts`]: Pod → what matters about it
 //! - [`remote`]: what Buildkite says about a job
 //! - [`decide`]: BuildJob + facts + Buildkite's word + now → what to do next
+//! - [`surroundings`]: what a BuildJob refers to by name
 //! - [`verdicts`]: the reasons for a job's end, in words
 
 pub mod decide;
@@ -15,4 +16,5 @@ pub mod intake;
 pub mod plugin;
 pub mod pod;
 pub mod remote;
+pub mod surroundings;
 pub mod verdicts;

@@ -20,13 +20,18 @@ mod strict;
 mod tags;
 mod workload;
 
-use bk_api::BuildJob;
+use bk_api::{
+    BuildJob,
+    config::{PodConfig, ResourceClasses},
+};
 use k8s_openapi::{
     api::core::v1::{
         ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, Pod, PodSpec, Volume, VolumeMount,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
+
+use crate::surroundings::Surroundings;
 
 /// Where the pod's containers share files.
 pub const WORKSPACE: &str = "/workspace";
@@ -39,18 +44,16 @@ const WORKSPACE_VOLUME: &str = "workspace";
 const SHIM_VOLUME: &str = "buildkite-shim";
 
 /// What a pod needs beyond its BuildJob.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct PodSettings {
-    /// The image with the agent, git and ssh.
-    pub agent_image: String,
+    /// What pods look like.
+    pub config: PodConfig,
+    /// Resource classes by name.
+    pub resource_classes: ResourceClasses,
     /// The Agent API as seen from pods.
     pub endpoint: String,
-    /// The Secret in the job namespace with the agent token.
-    pub agent_token_secret: String,
     /// The ConfigMap in the job namespace with the shim.
     pub shim_config_map: String,
-    /// How long a job may clean up after it was told to stop.
-    pub termination_grace_period_seconds: i64,
     /// The queue whose jobs the operator takes.
     pub queue: String,
 }
@@ -66,7 +69,12 @@ pub struct RenderError {
 }
 
 /// The pod of an attempt at a BuildJob.
-pub fn render(job: &BuildJob, attempt: u32, settings: &PodSettings) -> Result<Pod, RenderError> {
+pub fn render(
+    job: &BuildJob,
+    attempt: u32,
+    _surroundings: &Surroundings,
+    settings: &PodSettings,
+) -> Result<Pod, RenderError> {
     let job_name = job.metadata.name.clone().unwrap_or_default();
     let pod_name = bk_api::names::pod(&job_name, attempt);
     let workload = workload::of(job, settings)?;
@@ -88,7 +96,7 @@ pub fn render(job: &BuildJob, attempt: u32, settings: &PodSettings) -> Result<Po
 
     // A container that is started again would run the command again.
     spec.restart_policy = Some("Never".to_owned());
-    spec.termination_grace_period_seconds.get_or_insert(settings.termination_grace_period_seconds);
+    spec.termination_grace_period_seconds.get_or_insert(settings.config.termination_grace_period_seconds);
     name_service_account(&mut spec);
     Ok(Pod {
         metadata: ObjectMeta {

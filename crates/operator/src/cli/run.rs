@@ -60,7 +60,7 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
     let shutdown = bk_ops::shutdown::on_signal()?;
     let shim = shim::read(args.shim.as_deref())?;
     let (client, own_namespace) = settings::connect(args.kubeconfig.as_deref()).await?;
-    let settings = settings::load(args, client.clone(), &own_namespace).await?;
+    let settings = Box::pin(settings::load(args, client.clone(), &own_namespace)).await?;
     let shim_config_map = shim::ensure(client.clone(), &settings.namespace, &shim).await?;
     tracing::info!(
         version = crate::VERSION,

@@ -7,7 +7,10 @@ use std::{
 };
 
 use bk_api::BuildJob;
-use bk_plan::decide::{Decision, Observed, decide};
+use bk_plan::{
+    decide::{Decision, Observed, decide},
+    surroundings::Surroundings,
+};
 use jiff::Timestamp;
 use kube::{
     ResourceExt,
@@ -49,6 +52,7 @@ async fn round(job: &BuildJob, context: &Context) -> Result<Action, Error> {
         job: &observation.job,
         pod: observation.pod.clone(),
         remote: observation.remote,
+        surroundings: Surroundings::default(),
         unreadable: observation.unreadable.clone(),
         now: Timestamp::now(),
     };

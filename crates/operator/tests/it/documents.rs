@@ -6,8 +6,15 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bk_api::{BuildJob, config::Config, crds};
-use bk_plan::pod::{self, PodSettings};
+use bk_api::{
+    BuildJob,
+    config::{Config, PodConfig, ResourceClasses},
+    crds,
+};
+use bk_plan::{
+    pod::{self, PodSettings},
+    surroundings::Surroundings,
+};
 use serde_json::{Value, json};
 
 use crate::{operator, output};
@@ -46,14 +53,13 @@ fn yaml(text: &str) -> Value {
 fn render(manifest: &Value) {
     let job: BuildJob = serde_json::from_value(manifest.clone()).expect("a BuildJob");
     let settings = PodSettings {
-        agent_image: "agent".to_owned(),
+        config: PodConfig::default(),
+        resource_classes: ResourceClasses::new(),
         endpoint: "http://buildkite".to_owned(),
-        agent_token_secret: "token".to_owned(),
         shim_config_map: "shim".to_owned(),
-        termination_grace_period_seconds: 60,
         queue: "bk-operator".to_owned(),
     };
-    pod::render(&job, 0, &settings).expect("it becomes a pod");
+    pod::render(&job, 0, &Surroundings::default(), &settings).expect("it becomes a pod");
     let understood = serde_json::to_value(&job.spec).expect("specs serialise");
     assert!(includes(&understood, &manifest["spec"]), "{manifest:#} is understood as {understood:#}");
 }

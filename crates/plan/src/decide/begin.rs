@@ -57,7 +57,7 @@ fn replace(case: &Case<'_>) -> Decision {
 }
 
 fn create(case: &Case<'_>, status: BuildJobStatus) -> Decision {
-    let pod = match pod::render(case.seen.job, status.attempt, &case.rules.pod) {
+    let pod = match pod::render(case.seen.job, status.attempt, &case.seen.surroundings, &case.rules.pod) {
         Ok(pod) => pod,
         Err(error) => return case.fail_unacquired(verdicts::invalid_spec(&error)),
     };

@@ -17,14 +17,15 @@ const REDACTED_VARS: &str = "*_PASSWORD,*_SECRET,*_TOKEN,*_PRIVATE_KEY,*_SSH_KEY
 pub(super) fn container(job: &BuildJob, spec: &PodSpec, run: &Run, settings: &PodSettings) -> Container {
     let base = Container {
         name: AGENT_CONTAINER.to_owned(),
-        image: Some(settings.agent_image.clone()),
+        image: Some(settings.config.agent_image.clone()),
         ..Container::default()
     };
     match &job.spec.buildkite {
         None => Container { command: Some(run.standalone_agent()), ..base },
         Some(buildkite) => {
-            let grace =
-                spec.termination_grace_period_seconds.unwrap_or(settings.termination_grace_period_seconds);
+            let grace = spec
+                .termination_grace_period_seconds
+                .unwrap_or(settings.config.termination_grace_period_seconds);
             Container {
                 command: Some(run.agent(&["buildkite-agent", "start"])),
                 env: Some(environment(buildkite, run.names.len(), grace, settings)),
@@ -57,7 +58,7 @@ fn environment(job: &BuildkiteJob, managed: usize, grace: i64, settings: &PodSet
             value: None,
             value_from: Some(EnvVarSource {
                 secret_key_ref: Some(SecretKeySelector {
-                    name: settings.agent_token_secret.clone(),
+                    name: settings.config.agent_token_secret.clone(),
                     key: TOKEN_KEY.to_owned(),
                     optional: None,
                 }),

@@ -29,7 +29,7 @@ pub(super) fn turns(job: &BuildJob, workload: &Workload, settings: &PodSettings)
     if !checkout_in_first {
         let container = Container {
             name: CHECKOUT_CONTAINER.to_owned(),
-            image: Some(settings.agent_image.clone()),
+            image: Some(settings.config.agent_image.clone()),
             ..Container::default()
         };
         turns.push(Turn { container, phases: "plugin,checkout", script: None });
@@ -47,7 +47,7 @@ pub(super) fn turns(job: &BuildJob, workload: &Workload, settings: &PodSettings)
 fn needs_own_checkout(job: &BuildJob, workload: &Workload, settings: &PodSettings) -> bool {
     let has_source = job.spec.buildkite.is_some() || job.spec.source.is_some();
     let only_agent_image = workload.containers.len() == 1
-        && workload.containers[0].container.image.as_deref() == Some(settings.agent_image.as_str());
+        && workload.containers[0].container.image.as_deref() == Some(settings.config.agent_image.as_str());
     has_source && !only_agent_image
 }
 
@@ -110,7 +110,10 @@ fn standalone_env(job: &BuildJob, settings: &PodSettings) -> Vec<EnvVar> {
         env("BUILDKITE_PLUGINS_PATH", format!("{WORKSPACE}/plugins")),
         // Nobody is there to be told which commit was resolved.
         env("BUILDKITE_COMMIT_RESOLVED", "true"),
-        env("BUILDKITE_CANCEL_GRACE_PERIOD", settings.termination_grace_period_seconds.max(1).to_string()),
+        env(
+            "BUILDKITE_CANCEL_GRACE_PERIOD",
+            settings.config.termination_grace_period_seconds.max(1).to_string(),
+        ),
     ];
     match &job.spec.source {
         Some(source) => vars.extend([

@@ -1,5 +1,6 @@
 //! Reading JSON that people wrote into Kubernetes types, without losing what does not fit.
 
+use bk_api::config::unknown_field;
 use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
@@ -13,41 +14,12 @@ pub(super) fn read<T: DeserializeOwned + Serialize>(value: &Value, path: &str) -
         let path = if inner == "." { path.to_owned() } else { format!("{path}.{inner}") };
         RenderError { path, problem: error.into_inner().to_string() }
     })?;
-    // Kubernetes' types always serialise: they hold nothing but strings, numbers, lists and maps.
-    let known = serde_json::to_value(&typed)
-        .map_err(|error| RenderError { path: path.to_owned(), problem: error.to_string() })?;
-    match unknown(value, &known, path) {
-        Some(path) => Err(RenderError { path, problem: "there is no such field".to_owned() }),
-        None => Ok(typed),
-    }
-}
-
-/// The path of the first thing in `given` that is missing in `known`. Empty values may be: they mean nothing.
-fn unknown(given: &Value, known: &Value, path: &str) -> Option<String> {
-    match (given, known) {
-        (Value::Object(given), Value::Object(known)) => given.iter().find_map(|(key, value)| {
-            let path = format!("{path}.{key}");
-            match known.get(key) {
-                Some(known) => unknown(value, known, &path),
-                None if is_empty(value) => None,
-                None => Some(path),
-            }
+    match unknown_field(value, &typed) {
+        Some(inner) => Err(RenderError {
+            path: format!("{path}{}{inner}", if inner.starts_with('[') { "" } else { "." }),
+            problem: "there is no such field".to_owned(),
         }),
-        (Value::Array(given), Value::Array(known)) => given
-            .iter()
-            .zip(known)
-            .enumerate()
-            .find_map(|(index, (given, known))| unknown(given, known, &format!("{path}[{index}]"))),
-        _ => None,
-    }
-}
-
-fn is_empty(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(list) => list.is_empty(),
-        Value::Object(object) => object.values().all(is_empty),
-        _ => false,
+        None => Ok(typed),
     }
 }
 

@@ -75,7 +75,7 @@ fn command_container(
     if let Some(image) = &job.spec.image {
         container.image = Some(image.clone());
     }
-    container.image.get_or_insert_with(|| settings.agent_image.clone());
+    container.image.get_or_insert_with(|| settings.config.agent_image.clone());
 
     let command = container.command.take().unwrap_or_default();
     let args = container.args.take().unwrap_or_default();

@@ -1,6 +1,9 @@
 //! What the tests have in common: settings, rules and jobs.
 
-use bk_api::BuildJob;
+use bk_api::{
+    BuildJob,
+    config::{PodConfig, ResourceClasses},
+};
 use bk_plan::{decide::Rules, pod::PodSettings};
 use jiff::SignedDuration;
 
@@ -17,11 +20,10 @@ pub(crate) fn job(yaml: &str) -> BuildJob {
 
 pub(crate) fn pod_settings() -> PodSettings {
     PodSettings {
-        agent_image: AGENT_IMAGE.to_owned(),
+        config: PodConfig { agent_image: AGENT_IMAGE.to_owned(), ..PodConfig::default() },
+        resource_classes: ResourceClasses::new(),
         endpoint: "https://agent.buildkite.com/v3".to_owned(),
-        agent_token_secret: "buildkite-agent-token".to_owned(),
         shim_config_map: "buildkite-shim-0123456789ab".to_owned(),
-        termination_grace_period_seconds: 60,
         queue: "bk-operator".to_owned(),
     }
 }

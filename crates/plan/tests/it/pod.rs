@@ -3,7 +3,10 @@
 mod properties;
 
 use bk_api::BuildJob;
-use bk_plan::pod::{PodSettings, managed_containers, render};
+use bk_plan::{
+    pod::{PodSettings, managed_containers, render},
+    surroundings::Surroundings,
+};
 use insta::assert_yaml_snapshot;
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
 use rstest::rstest;
@@ -11,7 +14,7 @@ use rstest::rstest;
 use crate::fixtures::{job, pod_settings};
 
 fn pod(job: &BuildJob) -> Pod {
-    render(job, 0, &pod_settings()).expect("the job can be rendered")
+    render(job, 0, &Surroundings::default(), &pod_settings()).expect("the job can be rendered")
 }
 
 #[test]
@@ -133,7 +136,7 @@ spec:
   buildkite: { jobUUID: 0198f0a0-0000-7000-8000-000000000001 }
   command: make
 ");
-    let pod = render(&job, 2, &pod_settings()).unwrap();
+    let pod = render(&job, 2, &Surroundings::default(), &pod_settings()).unwrap();
     assert_eq!(pod.metadata.name.as_deref(), Some("nightly-try2"));
     assert_eq!(pod.metadata.annotations.unwrap()["buildkite-operator.dev/attempt"], "2");
     let commands = pod.spec.unwrap().containers.into_iter().map(|c| c.command.unwrap().join(" "));
@@ -152,7 +155,7 @@ fn a_run_has_an_id_that_the_shim_takes(#[case] metadata: &str, #[case] length: u
     let job = job(&format!("{}\nspec: {{ command: date }}", metadata.replace("NAME", &"n".repeat(length))));
     let mut ids = Vec::new();
     for attempt in 0..3 {
-        let spec = render(&job, attempt, &pod_settings()).unwrap().spec.unwrap();
+        let spec = render(&job, attempt, &Surroundings::default(), &pod_settings()).unwrap().spec.unwrap();
         let line = spec.containers[0].command.clone().unwrap();
         ids.push(line.into_iter().skip_while(|word| word != "--run").nth(1).unwrap());
     }
@@ -198,7 +201,7 @@ fn an_agent_joins_its_jobs_queue(#[case] buildkite: &str, #[case] queue: &str, #
     let uuid = "0198f0a0-0000-7000-8000-000000000001";
     let job = job(&format!("spec: {{ buildkite: {{ jobUUID: {uuid}, {buildkite} }}, command: make }}"));
     let settings = PodSettings { queue: queue.to_owned(), ..pod_settings() };
-    let pod = render(&job, 0, &settings).unwrap();
+    let pod = render(&job, 0, &Surroundings::default(), &settings).unwrap();
     let agent = pod.spec.unwrap().containers.into_iter().find(|c| c.name == "agent").unwrap();
     assert_eq!(values(&agent, "BUILDKITE_AGENT_TAGS"), [expected]);
     let labels = pod.metadata.labels.unwrap();
@@ -269,7 +272,7 @@ fn the_shell_of_a_standalone_job_may_be_chosen() {
 )]
 fn what_is_wrong_is_said_with_its_path(#[case] kubernetes: &str, #[case] expected: &str) {
     let job = job(&format!("spec: {{ command: x, kubernetes: {kubernetes} }}"));
-    assert_eq!(render(&job, 0, &pod_settings()).unwrap_err().to_string(), expected);
+    assert_eq!(render(&job, 0, &Surroundings::default(), &pod_settings()).unwrap_err().to_string(), expected);
 }
 
 /// The values that a container gives to a variable; more than one means that somebody is overruled.

@@ -8,6 +8,7 @@ use bk_plan::{
     facts::{ContainerFacts, ContainerState, PodFacts},
     plugin::PluginError,
     remote::{Remote, RemoteState},
+    surroundings::Surroundings,
 };
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -128,6 +129,7 @@ impl Scene {
             job: &self.job,
             pod: self.pod.clone(),
             remote: self.remote,
+            surroundings: Surroundings::default(),
             unreadable: self.unreadable.clone(),
             now: self.now,
         }

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 
 use bk_api::{BuildJob, config::TOKEN_KEY};
-use bk_plan::pod::{AGENT_CONTAINER, CHECKOUT_CONTAINER, managed_containers, render};
+use bk_plan::{
+    pod::{AGENT_CONTAINER, CHECKOUT_CONTAINER, managed_containers, render},
+    surroundings::Surroundings,
+};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -72,7 +75,10 @@ fn any_job() -> impl Strategy<Value = BuildJob> {
 }
 
 fn spec_of(job: &BuildJob) -> PodSpec {
-    render(job, 0, &pod_settings()).expect("the job can be rendered").spec.expect("it has a spec")
+    render(job, 0, &Surroundings::default(), &pod_settings())
+        .expect("the job can be rendered")
+        .spec
+        .expect("it has a spec")
 }
 
 fn line(container: &Container) -> Vec<String> {

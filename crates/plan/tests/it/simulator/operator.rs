@@ -7,6 +7,7 @@ use bk_plan::{
     decide::{Action, Decision, Observed, decide},
     facts::PodFacts,
     remote::Remote,
+    surroundings::Surroundings,
 };
 use k8s_openapi::api::core::v1::Pod;
 
@@ -113,8 +114,14 @@ impl World {
             return;
         };
         let remote = self.operator.states.remote;
-        let seen =
-            Observed { job: &job, pod: self.pod(&job), remote, unreadable: None, now: timestamp(self.now) };
+        let seen = Observed {
+            job: &job,
+            pod: self.pod(&job),
+            remote,
+            unreadable: None,
+            surroundings: Surroundings::default(),
+            now: timestamp(self.now),
+        };
         let decision = decide(&seen, &self.rules);
         self.note(|_| describe(&seen, &decision));
         if let Some(problem) = super::invariants::of_decision(&seen, &decision) {

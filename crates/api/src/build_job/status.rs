@@ -1,0 +1,70 @@
+//! What became of a BuildJob.
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::verdict::Verdict;
+
+/// What became of a BuildJob.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BuildJobStatus {
+    /// Where the job stands.
+    #[serde(default)]
+    pub phase: Phase,
+    /// The generation of the spec that this status is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    /// How often a pod was replaced before an agent took the job.
+    #[serde(default)]
+    pub attempt: u32,
+    /// The pod of this attempt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_name: Option<String>,
+    /// The node it runs on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node_name: Option<String>,
+    /// What the job waits for, while it waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waiting_for: Option<String>,
+    /// When all containers had started.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<Time>,
+    /// When the job had ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<Time>,
+    /// The job's exit status.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exit_status: Option<i32>,
+    /// Why it ended as it did. Set before the phase when Buildkite has to be told first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub verdict: Option<Verdict>,
+}
+
+/// Where a BuildJob stands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum Phase {
+    /// No pod yet.
+    #[default]
+    Pending,
+    /// The pod exists; not all of its containers have started.
+    Starting,
+    /// All containers have started.
+    Running,
+    /// Ended with status 0.
+    Succeeded,
+    /// Ended otherwise, or could not be run.
+    Failed,
+    /// Cancelled in Buildkite.
+    Canceled,
+    /// Took longer than it may.
+    TimedOut,
+}
+
+impl Phase {
+    /// Whether the job has ended for good.
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Canceled | Self::TimedOut)
+    }
+}

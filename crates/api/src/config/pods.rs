@@ -1,0 +1,215 @@
+//! `pod_config` and `resource_classes`: what job pods look like, and how long their traces stay.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::api::core::v1::{Affinity, ResourceRequirements, Toleration};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::agent::AgentConfig;
+use crate::{
+    build_job::WorkloadKind,
+    credentials::GitCredentials,
+    params::{CheckoutParams, CommandParams, MetadataParams, SidecarParams},
+};
+
+/// `pod_config`: what job pods look like and how long their traces stay.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct PodConfig {
+    /// The image with the agent, git and ssh.
+    pub agent_image: String,
+    /// The Secret in the job namespace whose key `BUILDKITE_AGENT_TOKEN` holds the agent token.
+    pub agent_token_secret: String,
+    /// Whether pods stand alone or in a `batch/v1` Job, where a BuildJob does not say.
+    pub workload: WorkloadKind,
+    /// How the agent's program gets to the containers that run commands.
+    pub agent_delivery: AgentDelivery,
+    /// How images that cannot be had are noticed before the job starts.
+    pub image_check: ImageCheck,
+    /// When images are pulled, where a container does not say; as Kubernetes has it if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image_pull_policy: Option<PullPolicy>,
+    /// Which Pod Security Standard the operator's own containers keep.
+    pub pod_security: PodSecurity,
+    /// The architectures of nodes that jobs may land on; the operator's own if empty. With several, jobs that name
+    /// none get the agent by an init container.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub architectures: Vec<Architecture>,
+    /// Requests and limits of the operator's own containers.
+    pub resources: OwnResources,
+    /// The volume behind /workspace; an emptyDir if absent. Its name may be left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace_volume: Option<Map<String, Value>>,
+    /// A path below the workspace volume, with variables such as `$(BUILDKITE_JOB_ID)`, that is mounted instead of its root.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workspace_sub_path_expr: Option<String>,
+    /// A strategic merge patch for every pod's spec.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_spec_patch: Option<Map<String, Value>>,
+    /// Whether patches may change what the operator's own containers run.
+    pub allow_unsafe_command_patches: bool,
+    /// Whether jobs with the `kubernetes` plugin are refused.
+    pub prohibit_kubernetes_plugin: bool,
+    /// Settings of the agent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_config: Option<AgentConfig>,
+    /// How sources are checked out.
+    pub checkout: CheckoutParams,
+    /// How commands run.
+    pub command: CommandParams,
+    /// How sidecars run.
+    pub sidecar: SidecarParams,
+    /// Labels and annotations of every pod.
+    pub metadata: MetadataParams,
+    /// How checkouts authenticate, where an environment does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub git_credentials: Option<GitCredentials>,
+    /// Further patterns of variables whose values are hidden in logs.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub additional_redacted_vars: Vec<String>,
+    /// The resource class of jobs that name none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub default_resource_class: Option<String>,
+    /// How long a job may clean up after it was told to stop.
+    pub termination_grace_period_seconds: i64,
+    /// How long a pod may take until all of its containers run.
+    pub start_deadline_seconds: u32,
+    /// How long an image may fail to be pulled for reasons that can pass.
+    pub image_pull_grace_seconds: u32,
+    /// How long a BuildJob stays after it failed, or after it succeeded if it was applied by hand. Those that
+    /// the JobSpawner made go as soon as they have succeeded: Buildkite has their record.
+    pub retention_seconds: u32,
+}
+
+impl Default for PodConfig {
+    fn default() -> Self {
+        Self {
+            agent_image: "buildkite/agent:3.137.2".to_owned(),
+            agent_token_secret: "buildkite-agent-token".to_owned(),
+            workload: WorkloadKind::Pod,
+            agent_delivery: AgentDelivery::Shim,
+            image_check: ImageCheck::Fence,
+            image_pull_policy: None,
+            pod_security: PodSecurity::Baseline,
+            architectures: Vec::new(),
+            resources: OwnResources::default(),
+            workspace_volume: None,
+            workspace_sub_path_expr: None,
+            pod_spec_patch: None,
+            allow_unsafe_command_patches: false,
+            prohibit_kubernetes_plugin: false,
+            agent_config: None,
+            checkout: CheckoutParams::default(),
+            command: CommandParams::default(),
+            sidecar: SidecarParams::default(),
+            metadata: MetadataParams::default(),
+            git_credentials: None,
+            additional_redacted_vars: Vec::new(),
+            default_resource_class: None,
+            termination_grace_period_seconds: 60,
+            start_deadline_seconds: 900,
+            image_pull_grace_seconds: 30,
+            retention_seconds: 600,
+        }
+    }
+}
+
+/// How the agent's program gets to the containers that run commands.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum AgentDelivery {
+    /// The agent's container copies it when it starts, and the others wait: no init container, the quickest way.
+    #[default]
+    Shim,
+    /// An init container `copy-agent` copies it, for clusters that do not run programs from ConfigMaps.
+    Init,
+}
+
+/// How images that cannot be had are noticed before the job starts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum ImageCheck {
+    /// The agent takes the job only when every container has started.
+    #[default]
+    Fence,
+    /// Init containers `imagecheck-0`, `imagecheck-1`, … start each image once, and the fence holds besides.
+    Init,
+    /// Not at all: the agent takes the job as soon as it runs.
+    None,
+}
+
+/// When images are pulled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub enum PullPolicy {
+    /// Every time.
+    Always,
+    /// When the node does not have the image.
+    IfNotPresent,
+    /// Never: the node must have it.
+    Never,
+}
+
+/// Which Pod Security Standard the operator's own containers keep.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum PodSecurity {
+    /// *Baseline*: containers run as their image says.
+    #[default]
+    Baseline,
+    /// *Restricted*: they run without root and without privileges. The user's own containers must do so by themselves.
+    Restricted,
+}
+
+/// The architecture of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Architecture {
+    /// x86-64.
+    Amd64,
+    /// 64-bit ARM.
+    Arm64,
+}
+
+/// Requests and limits of the operator's own containers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct OwnResources {
+    /// Of `agent`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<ResourceRequirements>,
+    /// Of `checkout`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkout: Option<ResourceRequirements>,
+    /// Of `copy-agent` and the image checks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub init: Option<ResourceRequirements>,
+}
+
+/// An entry of `resource_classes`: resources, nodes and priority under one name.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct ResourceClass {
+    /// Requests and limits of each container that runs a command.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourceRequirements>,
+    /// Requests and limits of the pod as a whole.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod_resources: Option<ResourceRequirements>,
+    /// Labels that a node must have.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub node_selector: BTreeMap<String, String>,
+    /// Taints that are tolerated.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub tolerations: Vec<Toleration>,
+    /// Where pods go, beyond labels.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub affinity: Option<Affinity>,
+    /// The pods' priority class.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub priority_class_name: Option<String>,
+}
+
+/// `resource_classes`: by name.
+pub type ResourceClasses = BTreeMap<String, ResourceClass>;

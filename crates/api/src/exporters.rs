@@ -1,0 +1,82 @@
+//! What a job wants from the services around it.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// Which logs go to the cluster's log sinks.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct LogExporter {
+    /// Whether it runs.
+    #[serde(default)]
+    pub enabled: bool,
+    /// Files and globs to follow, also those that appear later.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub paths: Vec<String>,
+    /// A directory that is mounted into the job's containers; every file written there is followed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// Whether to export what containers write to their standard output.
+    #[serde(default)]
+    pub stdout: bool,
+    /// Whether to export what containers write to their standard error.
+    #[serde(default)]
+    pub stderr: bool,
+    /// Names of sinks in the operator's configuration; its default if empty.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub sinks: Vec<String>,
+}
+
+/// Which files become artifacts of the job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ArtifactExporter {
+    /// Whether it runs.
+    #[serde(default)]
+    pub enabled: bool,
+    /// The directory whose files become artifacts; /artifacts if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+}
+
+/// Which files hold metrics of the job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct MetricsExporter {
+    /// Whether it runs.
+    #[serde(default)]
+    pub enabled: bool,
+    /// The directory whose files hold metrics; /metrics if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// How metrics leave the pod; the operator's configuration decides if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<MetricsMode>,
+}
+
+/// How metrics leave the pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum MetricsMode {
+    /// They are served on a port.
+    Scrape,
+    /// They are sent to a Pushgateway.
+    Push,
+    /// They are sent by OTLP.
+    Otlp,
+}
+
+/// How a job uses mirrors of git repositories.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RepoMirrorUse {
+    /// Whether the checkout borrows from a mirror, if there is one.
+    #[serde(default)]
+    pub enabled: bool,
+    /// Addresses of further repositories to clone beside the checkout.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 16))]
+    pub extra_repos: Vec<String>,
+}
