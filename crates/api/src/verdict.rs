@@ -21,6 +21,16 @@ pub struct Verdict {
     pub exit_status: Option<i32>,
 }
 
+impl Verdict {
+    /// What people read about it: what happened, the code, and what to do.
+    pub fn sentence(&self) -> String {
+        match &self.advice {
+            Some(advice) => format!("{}. {}: {advice}.", self.message, self.code.as_str()),
+            None => format!("{}. ({})", self.message, self.code.as_str()),
+        }
+    }
+}
+
 /// What happened. New codes may be added; existing ones keep their meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum VerdictCode {

@@ -1,6 +1,7 @@
 //! The command line.
 
 mod crds;
+mod plan;
 mod run;
 
 use std::{ffi::OsString, process::ExitCode};
@@ -21,6 +22,8 @@ struct OperatorArgs {
 enum Command {
     /// Take jobs from Buildkite and run them, until told to stop
     Run(Box<RunArgs>),
+    /// Print the pod that a job becomes, without a cluster
+    Plan(plan::PlanArgs),
     /// Print the custom resource definitions, for `kubectl apply -f -`
     Crds(crds::CrdsArgs),
 }
@@ -41,6 +44,7 @@ pub fn operator() -> ExitCode {
     };
     match args.command {
         Command::Run(args) => outcome(run::run(*args)),
+        Command::Plan(args) => outcome(plan::run(&args)),
         Command::Crds(args) => outcome(crds::run(&args)),
     }
 }

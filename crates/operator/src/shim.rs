@@ -85,7 +85,8 @@ pub async fn keep(client: Client, namespace: &str, shim: &[u8]) {
     }
 }
 
-fn name(shim: &[u8]) -> String {
+/// The name of the ConfigMap that holds this shim.
+pub fn name(shim: &[u8]) -> String {
     names::shim(&hex(&Sha256::digest(shim)))
 }
 

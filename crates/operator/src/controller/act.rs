@@ -189,7 +189,7 @@ async fn report(context: &Context, job: &BuildJob, status: &BuildJobStatus) {
     let event = Event {
         type_: EventType::Warning,
         reason: verdict.code.as_str().to_owned(),
-        note: Some(crop(&sentence(verdict), 1024)),
+        note: Some(crop(&verdict.sentence(), 1024)),
         action: "Running".to_owned(),
         secondary: None,
     };
@@ -204,7 +204,7 @@ async fn finish_remote(context: &Context, job: &BuildJob, verdict: &Verdict) -> 
     };
     let finish = FinishJob {
         exit_status: verdict.exit_status.unwrap_or(-1),
-        detail: crop(&sentence(verdict), FINISH_DETAIL_MAX),
+        detail: crop(&verdict.sentence(), FINISH_DETAIL_MAX),
     };
     match context.buildkite.finish(&context.stack_key, uuid, &finish).await {
         Ok(()) => Ok(Progress::Continue),
@@ -221,8 +221,11 @@ async fn notify(context: &Context, job: &BuildJob, verdict: &Verdict) {
     let Some(job_uuid) = observe::uuid(job) else {
         return;
     };
-    let notification =
-        Notification { job_uuid, detail: crop(&sentence(verdict), NOTIFICATION_DETAIL_MAX), timestamp: None };
+    let notification = Notification {
+        job_uuid,
+        detail: crop(&verdict.sentence(), NOTIFICATION_DETAIL_MAX),
+        timestamp: None,
+    };
     match context.buildkite.notify(&context.stack_key, vec![notification]).await {
         Ok(answer) => {
             for refused in answer.errors {
@@ -230,12 +233,5 @@ async fn notify(context: &Context, job: &BuildJob, verdict: &Verdict) {
             }
         }
         Err(error) => tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot notify Buildkite"),
-    }
-}
-
-fn sentence(verdict: &Verdict) -> String {
-    match &verdict.advice {
-        Some(advice) => format!("{}. {}: {advice}.", verdict.message, verdict.code.as_str()),
-        None => format!("{}. ({})", verdict.message, verdict.code.as_str()),
     }
 }

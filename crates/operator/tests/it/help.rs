@@ -11,6 +11,7 @@ fn the_commands() {
 
     Commands:
       run   Take jobs from Buildkite and run them, until told to stop
+      plan  Print the pod that a job becomes, without a cluster
       crds  Print the custom resource definitions, for `kubectl apply -f -`
       help  Print this message or the help of the given subcommand(s)
 
@@ -25,6 +26,24 @@ fn without_a_command_the_help_is_shown_and_it_is_a_failure() {
     let failure = operator().assert().code(2).stdout("");
     let shown = String::from_utf8_lossy(&failure.get_output().stderr).into_owned();
     assert_eq!(shown, output(operator().arg("--help")));
+}
+
+#[test]
+fn options_of_plan() {
+    insta::assert_snapshot!(output(operator().args(["plan", "-h"])), @"
+    Print the pod that a job becomes, without a cluster
+
+    Usage: buildkite-operator plan [OPTIONS] --job <FILE>
+
+    Options:
+          --job <FILE>       The job: JSON as Buildkite gives it (`{id, command, env, agent_query_rules,
+                             priority}`), or a BuildJob; `-` for standard input
+          --config <FILE>    The ConfigMap `buildkite-operator-config` [default: the operator's
+                             defaults]
+          --with <FILE>      BuildEnvironments and PodTemplates that the job refers to
+      -o, --output <OUTPUT>  How to print the pod [default: yaml] [possible values: yaml, json]
+      -h, --help             Print help
+    ");
 }
 
 #[test]

@@ -3,12 +3,14 @@
 //! - [`help`]: what they say about themselves
 //! - [`failures`]: one line that says what is wrong, and a non-zero exit
 //! - [`crds`]: the custom resource definitions
+//! - [`plan`]: the pod that a job becomes
 //! - [`documents`]: what the documents say about all of this
 
 mod crds;
 mod documents;
 mod failures;
 mod help;
+mod plan;
 
 use assert_cmd::Command;
 

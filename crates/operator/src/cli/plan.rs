@@ -1,0 +1,200 @@
+//! `buildkite-operator plan`: the pod that a job becomes, without a cluster.
+
+use std::{
+    collections::BTreeMap,
+    io::{Read, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context, Result, anyhow, bail};
+use bk_api::{BuildEnvironment, BuildJob, config::Config, names};
+use bk_buildkite::client::DEFAULT_ENDPOINT;
+use bk_plan::{
+    intake::{self, Candidate, JobDetails},
+    pod::{self, PodSettings},
+    surroundings::Surroundings,
+    verdicts,
+};
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodTemplate};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::shim;
+
+/// The name that stands for standard input.
+const STDIN: &str = "-";
+
+/// Options of `plan`.
+#[derive(Debug, Args)]
+pub(super) struct PlanArgs {
+    /// The job: JSON as Buildkite gives it (`{id, command, env, agent_query_rules, priority}`), or a BuildJob; `-` for standard input
+    #[allow(clippy::doc_markdown, reason = "users read this, not rustdoc")]
+    #[arg(long, value_name = "FILE")]
+    job: PathBuf,
+
+    /// The ConfigMap `buildkite-operator-config` [default: the operator's defaults]
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// BuildEnvironments and PodTemplates that the job refers to
+    #[allow(clippy::doc_markdown, reason = "users read this, not rustdoc")]
+    #[arg(long, value_name = "FILE")]
+    with: Vec<PathBuf>,
+
+    /// How to print the pod
+    #[arg(long, short, value_enum, default_value = "yaml")]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Output {
+    Yaml,
+    Json,
+}
+
+/// A job as Buildkite gives it to whoever has reserved it.
+#[derive(Debug, Deserialize)]
+struct GivenJob {
+    id: Uuid,
+    #[serde(default)]
+    command: String,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    #[serde(default)]
+    agent_query_rules: Vec<String>,
+    #[serde(default)]
+    priority: i64,
+}
+
+pub(super) fn run(args: &PlanArgs) -> Result<()> {
+    let config = args.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
+    let surroundings = read_surroundings(&args.with)?;
+    let job = read_job(&args.job, &config)?;
+    let pod = plan(&job, &surroundings, config)?;
+    let mut out = std::io::stdout().lock();
+    match args.output {
+        Output::Yaml => write!(out, "{}", serde_saphyr::to_string(&pod)?)?,
+        Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&pod)?)?,
+    }
+    out.flush()?;
+    Ok(())
+}
+
+/// The pod of the first attempt, or what the job would be failed with.
+fn plan(job: &BuildJob, surroundings: &Surroundings, config: Config) -> Result<Pod> {
+    let settings = PodSettings {
+        endpoint: config.spawner.endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned()),
+        // A checkout of the sources has no shim beside the program; the pod differs in nothing else.
+        shim_config_map: shim::read(None).map_or_else(|_| names::shim("absent"), |shim| shim::name(&shim)),
+        queue: config.spawner.queue,
+        resource_classes: config.resource_classes,
+        config: config.pods,
+    };
+    pod::render(job, 0, surroundings, &settings)
+        .map_err(|error| anyhow!(verdicts::invalid_spec(&error).sentence()))
+}
+
+/// The BuildJob that a job in a file becomes.
+fn read_job(path: &Path, config: &Config) -> Result<BuildJob> {
+    let namespace = config.job_namespace.clone().unwrap_or_else(|| "default".to_owned());
+    let text = read_text(path)?;
+    let given: Value = parse(&text, path)?;
+    if given.get("kind").is_some() {
+        let mut job: BuildJob = manifest(given, "BuildJob", path)?;
+        job.metadata.namespace.get_or_insert(namespace);
+        return Ok(job);
+    }
+    let given: GivenJob = serde_path_to_error::deserialize(given)
+        .with_context(|| format!("{} is neither a job of Buildkite's nor a BuildJob", name(path)))?;
+    let details = JobDetails { env: given.env, command: given.command };
+    let candidate = Candidate {
+        uuid: given.id.to_string(),
+        priority: given.priority,
+        scheduled_at: Timestamp::UNIX_EPOCH,
+        rules: given.agent_query_rules,
+    };
+    let job = intake::build_job(&candidate, &config.spawner.queue, &namespace, &details);
+    intake::complete(&job, &details).map_err(|error| anyhow!(verdicts::unreadable_plugins(&error).sentence()))
+}
+
+/// The configuration in a ConfigMap, or in the ConfigMap's data alone.
+fn read_config(path: &Path) -> Result<Config> {
+    let given: Value = parse(&read_text(path)?, path)?;
+    let data = if given.get("kind").is_some() {
+        manifest::<ConfigMap>(given, "ConfigMap", path)?.data.unwrap_or_default()
+    } else {
+        serde_json::from_value(given).with_context(|| {
+            format!("{} is neither a ConfigMap nor the keys and values of one", name(path))
+        })?
+    };
+    Config::from_data(&data).with_context(|| format!("cannot use {}", name(path)))
+}
+
+fn read_surroundings(files: &[PathBuf]) -> Result<Surroundings> {
+    let mut surroundings = Surroundings::default();
+    for path in files {
+        let documents: Vec<Value> = serde_saphyr::from_multiple(&read_text(path)?)
+            .with_context(|| format!("{} is not YAML", name(path)))?;
+        for document in documents {
+            match document.get("kind").and_then(Value::as_str) {
+                Some("BuildEnvironment") => {
+                    let found: BuildEnvironment = manifest(document, "BuildEnvironment", path)?;
+                    let name = found.metadata.name.unwrap_or_default();
+                    surroundings.environments.insert(name, Some(found.spec));
+                }
+                Some("PodTemplate") => {
+                    let found: PodTemplate = manifest(document, "PodTemplate", path)?;
+                    surroundings
+                        .pod_templates
+                        .insert(found.metadata.name.unwrap_or_default(), found.template);
+                }
+                kind => bail!(
+                    "{} holds a {}; jobs refer to BuildEnvironments and PodTemplates only",
+                    name(path),
+                    kind.unwrap_or("document without kind")
+                ),
+            }
+        }
+    }
+    Ok(surroundings)
+}
+
+/// Reads an object of a certain kind out of a document.
+fn manifest<T: DeserializeOwned>(document: Value, kind: &str, path: &Path) -> Result<T> {
+    let found = document.get("kind").and_then(Value::as_str).unwrap_or_default();
+    if found != kind {
+        bail!("{} holds a {found}, not a {kind}", name(path));
+    }
+    serde_path_to_error::deserialize(document)
+        .map_err(|error| anyhow!("{}: {}: {}", name(path), error.path(), error.inner()))
+}
+
+fn parse(text: &str, path: &Path) -> Result<Value> {
+    // JSON allows tabs, which YAML does not.
+    if let Ok(json) = serde_json::from_str(text) {
+        return Ok(json);
+    }
+    serde_saphyr::from_str(text).map_err(|error| {
+        // What follows the first line draws the place.
+        let text = error.to_string();
+        let why = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+        anyhow!("{} is neither JSON nor YAML: {why}", name(path))
+    })
+}
+
+/// How a file is called in messages.
+fn name(path: &Path) -> std::borrow::Cow<'_, str> {
+    if path == Path::new(STDIN) { "standard input".into() } else { path.to_string_lossy() }
+}
+
+fn read_text(path: &Path) -> Result<String> {
+    if path == Path::new(STDIN) {
+        let mut text = String::new();
+        std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;
+        return Ok(text);
+    }
+    std::fs::read_to_string(path).with_context(|| format!("cannot read {}", name(path)))
+}
