@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
-use crate::images::{self, Image, binaries};
+use crate::images::{self, Built, Image, binaries};
 use crate::{cluster, demo, deps, process, progress, workspace};
 
 /// The tests' own cluster, so that a demo beside them is left alone.
@@ -146,25 +146,30 @@ fn with_cluster(args: &Args, passed: &mut Passed) -> Result<()> {
         passed.time("demo", || demo::rehearse(&cluster, &images))?;
     }
     if args.wants(Part::E2e) {
-        passed.time("e2e", || end_to_end(args.filter.as_deref(), &cluster))?;
+        passed.time("e2e", || end_to_end(args.filter.as_deref(), &cluster, &images))?;
     }
     Ok(())
 }
 
-fn end_to_end(filter: Option<&str>, cluster: &cluster::Running) -> Result<()> {
+fn end_to_end(filter: Option<&str>, cluster: &cluster::Running, images: &[Built]) -> Result<()> {
     let operator = binaries::operator()?;
+    let toolbox = Image::Toolbox.reference(images::TAG);
+    let archive = images.iter().find(|image| image.reference == toolbox).context("the toolbox was built")?;
     let mut command = cargo(&["test", "--locked", "--package", "bk-e2e", "--test", "e2e", "--"]);
     // The tests mostly wait for the cluster, so more of them than there are cores run at once.
     command
         .arg("--test-threads=4")
         .args(filter)
         .env("E2E_KUBECONFIG", &cluster.kubeconfig)
+        .env("E2E_AUDIT_LOG", &cluster.audit_log)
         .env("E2E_HOST", cluster.machine.to_string())
         .env("E2E_KUBECTL", deps::kubernetes()?.join("kubectl"))
         .env("E2E_OPERATOR", operator)
         .env("BUILDKITE_SHIM", binaries::shim()?)
         .env("E2E_AGENT_IMAGE", Image::Agent.reference(images::TAG))
-        .env("E2E_TOOLBOX_IMAGE", Image::Toolbox.reference(images::TAG));
+        .env("E2E_REGISTRIES", &cluster.registries)
+        .env("E2E_TOOLBOX_ARCHIVE", &archive.archive)
+        .env("E2E_TOOLBOX_IMAGE", toolbox);
     cluster.bypass_proxies(&mut command);
     check("running the end-to-end tests", &mut command)
 }

@@ -3,6 +3,7 @@
 use std::{net::IpAddr, time::Duration};
 
 use anyhow::{Context, Result, ensure};
+use jiff::Timestamp;
 use reqwest::Method;
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
@@ -54,6 +55,8 @@ pub struct Job {
     pub soft_failed: bool,
     /// The agent that took it.
     pub agent: Option<Value>,
+    /// When an agent began with it.
+    pub started_at: Option<Timestamp>,
     /// What stacks said about it.
     #[serde(default)]
     pub events: Vec<JobEvent>,
@@ -64,6 +67,8 @@ pub struct Job {
 pub struct JobEvent {
     /// The text.
     pub detail: Option<String>,
+    /// When it was said.
+    pub at: Timestamp,
 }
 
 impl Buildkite {

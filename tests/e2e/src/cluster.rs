@@ -102,6 +102,11 @@ impl Cluster {
         Ok(path)
     }
 
+    /// The operator, as the API server calls it.
+    pub fn operator_user(&self) -> String {
+        format!("system:serviceaccount:{}:{SERVICE_ACCOUNT}", self.namespace)
+    }
+
     /// Runs kubectl in the namespace as the administrator; fails if it does.
     pub fn kubectl(&self, args: &[&str], input: Option<&str>) -> Result<String> {
         let output = self.try_kubectl(args, input)?;

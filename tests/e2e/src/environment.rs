@@ -9,6 +9,10 @@ use anyhow::{Context, Result};
 pub struct Environment {
     /// The administrator's kubeconfig.
     pub kubeconfig: PathBuf,
+    /// What service accounts have asked of the API server.
+    pub audit_log: PathBuf,
+    /// Where registries without TLS are announced to the node.
+    pub registries: PathBuf,
     /// An address of this machine that pods can reach.
     pub host: IpAddr,
     /// kubectl.
@@ -19,6 +23,8 @@ pub struct Environment {
     pub agent_image: String,
     /// A small image that is not the agent's.
     pub toolbox_image: String,
+    /// The same image as a file.
+    pub toolbox_archive: PathBuf,
 }
 
 impl Environment {
@@ -26,11 +32,14 @@ impl Environment {
     pub fn read() -> Result<Self> {
         Ok(Self {
             kubeconfig: variable("E2E_KUBECONFIG")?.into(),
+            audit_log: variable("E2E_AUDIT_LOG")?.into(),
+            registries: variable("E2E_REGISTRIES")?.into(),
             host: variable("E2E_HOST")?.parse().context("E2E_HOST must be an IP address")?,
             kubectl: variable("E2E_KUBECTL")?.into(),
             operator: variable("E2E_OPERATOR")?.into(),
             agent_image: variable("E2E_AGENT_IMAGE")?,
             toolbox_image: variable("E2E_TOOLBOX_IMAGE")?,
+            toolbox_archive: variable("E2E_TOOLBOX_ARCHIVE")?.into(),
         })
     }
 }

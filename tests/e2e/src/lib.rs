@@ -5,19 +5,28 @@
 //! - [`environment`]: what `cargo xtask test` provides
 //! - [`cluster`]: the namespace
 //! - [`buildkite`]: starting builds and asking how they stand
+//! - [`run`]: one job from its step to its end
+//! - [`record`]: objects as they were last seen
 //! - [`operator`]: the operator's process
+//! - [`audit`]: what it has asked of the API server
+//! - [`registry`]: a registry that images are pulled from, or not
 //! - [`repository`]: a git repository that pods can clone
 //! - [`wait`]: waiting for conditions
 //! - [`diagnose`]: what a failed test prints
 
+pub mod audit;
 pub mod buildkite;
 pub mod cluster;
 pub mod diagnose;
 pub mod environment;
 pub mod operator;
+pub mod record;
+pub mod registry;
 pub mod repository;
+pub mod run;
 pub mod wait;
 pub mod world;
 
+pub use run::{Ending, Run};
 pub use wait::eventually;
 pub use world::{World, scenario};

@@ -5,9 +5,11 @@ use std::{panic::AssertUnwindSafe, path::PathBuf, time::Duration};
 use anyhow::{Result, anyhow};
 use bk_api::config::TOKEN_KEY;
 use futures::FutureExt;
+use jiff::Timestamp;
 use tempfile::TempDir;
 
 use crate::{
+    audit::{self, ApiCall},
     buildkite::{Buildkite, QUEUE},
     cluster::Cluster,
     diagnose,
@@ -88,6 +90,11 @@ impl World {
     /// What operators of this test have logged.
     pub fn operator_log(&self) -> String {
         std::fs::read_to_string(self.log_file()).unwrap_or_default()
+    }
+
+    /// What the operator has asked of the API server since `mark`. Watches that go on are not among it.
+    pub fn api_calls(&self, mark: Timestamp) -> Result<Vec<ApiCall>> {
+        audit::calls(&self.environment.audit_log, &self.cluster.operator_user(), mark)
     }
 
     fn log_file(&self) -> PathBuf {

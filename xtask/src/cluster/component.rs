@@ -5,6 +5,9 @@ use std::fmt;
 use super::network::Block;
 use super::node::{CLUSTER, PROGRAMS};
 
+/// The record of what service accounts ask of the API server, among the components' logs.
+pub(crate) const AUDIT_LOG: &str = "audit";
+
 /// One of the programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Component {
@@ -110,6 +113,8 @@ fn api_server(block: Block) -> Vec<String> {
     flags([
         ("advertise-address", block.node().to_string()),
         ("allow-privileged", "true".to_owned()),
+        ("audit-log-path", format!("{CLUSTER}/log/{AUDIT_LOG}.log")),
+        ("audit-policy-file", config("audit.json")),
         ("authorization-mode", "Node,RBAC".to_owned()),
         ("client-ca-file", pki("ca.crt")),
         ("enable-admission-plugins", "NodeRestriction".to_owned()),

@@ -10,6 +10,10 @@ use super::node::CLUSTER;
 /// The image of a pod's sandbox.
 pub(crate) const PAUSE_IMAGE: &str = "localhost/pause:1";
 
+/// Where containerd looks, before each pull, how a registry is reached: `HOST:PORT/hosts.toml`. In the cluster's
+/// directory, and empty unless somebody has a registry without TLS.
+pub(crate) const REGISTRIES: &str = "registries";
+
 /// What the files depend on.
 pub(crate) struct Settings<'a> {
     /// The cluster's name, and its node's.
@@ -28,6 +32,7 @@ pub(crate) fn files(settings: &Settings<'_>) -> Vec<(String, String)> {
         ("network/10-bridge.conflist".to_owned(), network(settings).to_string()),
         ("kubelet.json".to_owned(), kubelet(settings).to_string()),
         ("kube-proxy.json".to_owned(), proxy(settings).to_string()),
+        ("audit.json".to_owned(), audit_policy().to_string()),
         ("Corefile".to_owned(), corefile(settings)),
         ("resolv.conf".to_owned(), resolv_conf(settings)),
         ("objects.json".to_owned(), objects(settings).to_string()),
@@ -53,6 +58,8 @@ fn containerd(Settings { network_plugins, .. }: &Settings<'_>) -> String {
   restrict_oom_score_adj = true
   [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
     runtime_type = "io.containerd.runc.v2"
+  [plugins."io.containerd.grpc.v1.cri".registry]
+    config_path = "{CLUSTER}/{REGISTRIES}"
   [plugins."io.containerd.grpc.v1.cri".cni]
     bin_dir = "{network_plugins}"
     conf_dir = "{CLUSTER}/config/network"
@@ -115,6 +122,21 @@ fn kubelet(Settings { block, .. }: &Settings<'_>) -> Value {
         "tlsCertFile": format!("{CLUSTER}/pki/kubelet-server.crt"),
         "tlsPrivateKeyFile": format!("{CLUSTER}/pki/kubelet-server.key"),
         "volumePluginDir": "/var/lib/kubelet/volume-plugins",
+    })
+}
+
+/// Which requests are recorded: one line for each that a service account made and that is over, so that tests can count
+/// what a program asks for. The cluster's own controllers would drown them.
+fn audit_policy() -> Value {
+    json!({
+        "apiVersion": "audit.k8s.io/v1",
+        "kind": "Policy",
+        "omitStages": ["RequestReceived", "ResponseStarted"],
+        "rules": [
+            {"level": "None", "userGroups": ["system:serviceaccounts:kube-system"]},
+            {"level": "Metadata", "userGroups": ["system:serviceaccounts"]},
+            {"level": "None"},
+        ],
     })
 }
 

@@ -5,6 +5,7 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::component::AUDIT_LOG;
 use super::network::Block;
 use super::node::Node;
 use super::state::{Home, State};
@@ -13,6 +14,10 @@ use super::state::{Home, State};
 pub(crate) struct Running {
     /// The administrator's access.
     pub(crate) kubeconfig: PathBuf,
+    /// What service accounts have asked of the API server, one JSON document a line.
+    pub(crate) audit_log: PathBuf,
+    /// Where a registry without TLS is announced to the node, as `HOST:PORT/hosts.toml`.
+    pub(crate) registries: PathBuf,
     /// This machine, as the cluster's pods see it.
     pub(crate) machine: Ipv4Addr,
     /// Where images are loaded.
@@ -25,6 +30,8 @@ impl Running {
     pub(super) fn new(home: &Home, state: &State, node: &Node, programs: &Path) -> Self {
         Self {
             kubeconfig: home.kubeconfig(),
+            audit_log: home.log(AUDIT_LOG),
+            registries: home.registries(),
             machine: state.block.machine(),
             containerd_socket: node.containerd_socket(),
             block: state.block,

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
+use super::config::REGISTRIES;
 use super::network::Block;
 use crate::cache;
 use crate::process::Identity;
@@ -63,6 +64,11 @@ impl Home {
         self.root.join("log").join(format!("{component}.log"))
     }
 
+    /// How registries are reached, for those that need to be told.
+    pub(crate) fn registries(&self) -> PathBuf {
+        self.root.join(REGISTRIES)
+    }
+
     fn record(&self) -> PathBuf {
         self.root.join("state.json")
     }
@@ -107,7 +113,7 @@ impl Home {
 
     /// Makes the directories in it.
     pub(crate) fn lay_out(&self) -> Result<()> {
-        for directory in ["config", "etcd", "log", "node/run", "node/var/lib", "node/var/log"] {
+        for directory in ["config", "etcd", "log", "node/run", "node/var/lib", "node/var/log", REGISTRIES] {
             let directory = self.root.join(directory);
             fs::create_dir_all(&directory).with_context(|| format!("creating {}", directory.display()))?;
         }

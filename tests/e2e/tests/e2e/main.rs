@@ -5,6 +5,7 @@
 mod buildkite_jobs;
 mod cancel;
 mod commands;
+mod images;
 mod kubectl_jobs;
 mod restart;
 mod unstartable;

@@ -3,7 +3,6 @@
 use anyhow::Result;
 use bk_api::{BuildJob, Phase, VerdictCode, names};
 use bk_e2e::{World, buildkite::Job, eventually, scenario};
-use rstest::rstest;
 
 /// Runs one step and returns how its job ended, which no agent ever had.
 async fn refused(world: &World, plugin: &str, code: VerdictCode) -> Result<(Job, String)> {
@@ -25,29 +24,6 @@ async fn refused(world: &World, plugin: &str, code: VerdictCode) -> Result<(Job,
     assert_eq!(status.verdict.map(|verdict| verdict.code), Some(code));
     world.cluster.no_pods().await?;
     Ok((job, detail))
-}
-
-#[rstest]
-#[case::never_pulled(
-    "{image: localhost/there-is-none:7, imagePullPolicy: Never}",
-    "localhost/there-is-none:7"
-)]
-#[case::not_pullable("{image: 'localhost:1/there-is-none:8'}", "localhost:1/there-is-none:8")]
-#[case::impossible_name("{image: 'UPPER/case:9'}", "UPPER/case:9")]
-#[tokio::test(flavor = "multi_thread")]
-async fn an_image_that_cannot_be_had_is_named(#[case] container: &str, #[case] image: &str) {
-    scenario(async |world| {
-        world.cluster.configure("pod_config", "imagePullGraceSeconds: 2").await?;
-        let plugin = format!("{{podSpec: {{containers: [{container}]}}}}");
-        let (job, detail) = refused(world, &plugin, VerdictCode::ImageUnavailable).await?;
-        assert_eq!(job.exit_status, Some(-1));
-        assert!(
-            detail.contains(&format!("image {image} of container container-0 cannot be had")),
-            "{detail}"
-        );
-        Ok(())
-    })
-    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
