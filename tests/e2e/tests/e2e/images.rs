@@ -40,7 +40,6 @@ async fn an_image_that_no_registry_is_asked_for_is_named_at_once(
 #[rstest]
 #[case::not_found(Manner::Missing, "not found")]
 #[case::no_credentials(Manner::Private, "401")]
-#[case::no_permission(Manner::Forbidden, "403")]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_a_registry_refuses_is_named_at_once_with_its_answer(
     #[case] manner: Manner,
