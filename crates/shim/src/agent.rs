@@ -1,14 +1,16 @@
 //! The agent's container: delivers the agent, keeps the start fence, then runs the agent.
 
-use crate::args::Agent;
+use crate::args::{Agent, Deliver};
 use crate::child::Command;
 use crate::container;
 use crate::decision::{Fence, fence, outcome};
-use crate::delivery::deliver;
+use crate::delivery::{deliver, make_all};
 use crate::errno::Errno;
 use crate::failure::Failure;
+use crate::home;
 use crate::layout::{AGENT, Spot};
 use crate::marks;
+use crate::report;
 use crate::sys::{self, Process};
 use crate::waiting::{Signals, Stopped, Watch};
 
@@ -16,29 +18,48 @@ use crate::waiting::{Signals, Stopped, Watch};
 pub fn run(agent: &Agent<'_>, process: &Process) -> u8 {
     let umask = sys::umask(0);
     container::live(&agent.pod, AGENT, |signals| {
-        prepare(agent)?;
+        prepare(&agent.delivery)?;
         let watch = Watch::on(&[Spot::AllStarted, Spot::AllEnded].map(|spot| agent.pod.layout.at(spot)));
-        keep_fence(agent, &watch, signals)?;
+        if agent.fenced {
+            keep_fence(agent, &watch, signals)?;
+        }
         let Some(position) = agent.command else {
             return wait_for_end(agent, &watch, signals);
         };
-        let running = Command::new(process, position, umask).start(signals)?;
+        let home = home::instead(process, agent.pod.layout);
+        let running = Command::new(process, position, umask).at_home(home).start(signals)?;
         drop(watch);
         running.finish(signals)
     })
 }
 
+/// Delivers the agent before the pod's containers start, and gives the exit status.
+pub fn deliver_ahead(delivery: &Deliver<'_>) -> u8 {
+    sys::umask(0);
+    let made = marks::make_directories(delivery.pod.layout, &Spot::MARK_DIRECTORIES);
+    match made.and_then(|()| prepare(delivery)) {
+        Ok(()) => 0,
+        Err(failure) => {
+            report::abnormal(delivery.pod.termination_log, &failure);
+            failure.status()
+        }
+    }
+}
+
 /// Does everything that the job's containers wait for, and at last leaves the mark that says so.
-fn prepare<'a>(agent: &Agent<'a>) -> Result<(), Failure<'a>> {
-    let layout = agent.pod.layout;
+fn prepare<'a>(delivery: &Deliver<'a>) -> Result<(), Failure<'a>> {
+    let layout = delivery.pod.layout;
     marks::make_directories(layout, &Spot::AGENT_DIRECTORIES)?;
+    for directory in delivery.directories.iter() {
+        make_all(directory)?;
+    }
     // A socket that an earlier attempt left on the volume would let the job's containers go ahead of the agent.
     let socket = layout.at(Spot::SOCKET);
     match sys::unlink(socket.path().as_c_str()) {
         Ok(()) | Err(Errno(libc::ENOENT)) => {}
         Err(errno) => return Err(Failure::at(socket, "remove the old socket")(errno)),
     }
-    deliver(layout, agent.binary)?;
+    deliver(layout, delivery.binary)?;
     marks::leave(layout.at(Spot::Ready))
 }
 

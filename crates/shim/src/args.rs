@@ -16,15 +16,22 @@ Usage:
   buildkite-shim agent --jobs NAME[,NAME...] [OPTIONS] -- COMMAND...
   buildkite-shim agent --jobs NAME[,NAME...] --standalone [OPTIONS]
   buildkite-shim job --name NAME [--after NAME] [--standalone] [OPTIONS] -- COMMAND...
+  buildkite-shim deliver [OPTIONS]
 
-agent  Deliver the agent binary, wait until all of --jobs have started, then run COMMAND.
-       With --standalone wait until they have ended, and exit with the first status that is not 0.
-job    Say that this container has started, wait for its turn, then run COMMAND.
+agent    Deliver the agent binary, wait until all of --jobs have started, then run COMMAND.
+         With --standalone wait until they have ended, and exit with the first status that is not 0.
+job      Say that this container has started, wait for its turn, then run COMMAND.
+deliver  Deliver the agent binary ahead of the others, from an init container.
 
   --jobs NAMES            the job's containers, in order
+  --no-fence              do not wait until they have started
   --agent-binary PATH     what to deliver [/usr/local/bin/buildkite-agent]
+  --make PATH[,PATH...]   directories to make beside the agent's own
   --name NAME             this container
   --after NAME            the container that must have ended with 0 before
+  --private FROM=TO[,...] files of which to make copies that only this user can read, where they exist
+  --entrypoint NAME       a program on PATH that gets COMMAND's arguments instead, where the image has it
+  --shared                let other users write what COMMAND makes
   --standalone            there is no agent socket
   --run ID                unique for each attempt on the same workspace [0]
   --workspace DIR         shared by all containers of the pod [/workspace]
@@ -42,6 +49,8 @@ pub enum Invocation<'a> {
     Agent(Agent<'a>),
     /// Be one of the job's containers.
     Job(Job<'a>),
+    /// Deliver the agent from an init container.
+    Deliver(Deliver<'a>),
 }
 
 /// What both roles have.
@@ -62,10 +71,23 @@ pub struct Agent<'a> {
     pub pod: Pod<'a>,
     /// The job's containers.
     pub jobs: Names<'a>,
-    /// What is delivered to the workspace.
-    pub binary: &'a CStr,
+    /// Whether to wait until they have started.
+    pub fenced: bool,
+    /// What comes before everything else.
+    pub delivery: Deliver<'a>,
     /// Where the command starts, counted after the program's own name; none when standalone.
     pub command: Option<usize>,
+}
+
+/// What the job's containers wait for.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Deliver<'a> {
+    /// What all roles have.
+    pub pod: Pod<'a>,
+    /// What is delivered to the workspace.
+    pub binary: &'a CStr,
+    /// Further directories to make.
+    pub directories: Paths<'a>,
 }
 
 /// One of the job's containers.
@@ -77,6 +99,12 @@ pub struct Job<'a> {
     pub name: Name<'a>,
     /// The one that must have ended before.
     pub after: Option<Name<'a>>,
+    /// Files of which it needs copies of its own.
+    pub private: Copies<'a>,
+    /// A program that gets the command's arguments instead of the command, where there is one.
+    pub entrypoint: Option<&'a CStr>,
+    /// Whether other users may write what the command makes.
+    pub shared: bool,
     /// Where the command starts, counted after the program's own name.
     pub command: usize,
 }
@@ -89,6 +117,28 @@ impl<'a> Names<'a> {
     /// The names in order.
     pub fn iter(self) -> impl Iterator<Item = Name<'a>> + Clone {
         self.0.split(',').filter_map(Name::new)
+    }
+}
+
+/// A comma-separated list of absolute paths.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Paths<'a>(&'a str);
+
+impl<'a> Paths<'a> {
+    /// The paths in order.
+    pub fn iter(self) -> impl Iterator<Item = &'a str> {
+        self.0.split_terminator(',')
+    }
+}
+
+/// A comma-separated list of pairs of absolute paths, with `=` between.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Copies<'a>(&'a str);
+
+impl<'a> Copies<'a> {
+    /// From where and to where, in order.
+    pub fn iter(self) -> impl Iterator<Item = (&'a str, &'a str)> {
+        self.0.split_terminator(',').filter_map(|pair| pair.split_once('='))
     }
 }
 
@@ -107,6 +157,8 @@ pub enum Error<'a> {
     BadName(&'a str, &'a CStr),
     /// Not an absolute path, too long, or not UTF-8.
     BadPath(&'a str, &'a CStr),
+    /// Not a list of absolute paths, or of pairs of them.
+    BadPaths(&'a str, &'a CStr),
     /// The name of the agent's own mark.
     Reserved(&'a str),
     /// A container cannot wait for itself.
@@ -115,6 +167,8 @@ pub enum Error<'a> {
     NoCommand,
     /// Nothing may be run.
     CommandStandalone,
+    /// Nothing is run by this role.
+    CommandDeliver,
 }
 
 impl fmt::Display for Error<'_> {
@@ -125,7 +179,7 @@ impl fmt::Display for Error<'_> {
         };
         match self {
             Self::Role(word) => {
-                out.write_str("the first argument must be agent, job, --help or --version, not ")?;
+                out.write_str("the first argument must be agent, job, deliver, --help or --version, not ")?;
                 shown(word, out)
             }
             Self::Unknown(flag) => {
@@ -145,14 +199,27 @@ impl fmt::Display for Error<'_> {
                 write!(out, "{flag} takes an absolute path of at most {LONGEST_PATH} bytes, not ")?;
                 shown(value, out)
             }
+            Self::BadPaths(flag, value) => {
+                write!(out, "{flag} takes absolute paths as its help says, not ")?;
+                shown(value, out)
+            }
             Self::Reserved(flag) => {
                 write!(out, "{flag} cannot be `agent`: that is the agent container's own mark")
             }
             Self::AfterItself => write!(out, "--after names the container itself"),
             Self::NoCommand => write!(out, "a command is missing: put it after --"),
             Self::CommandStandalone => write!(out, "agent --standalone runs no command: leave out --"),
+            Self::CommandDeliver => write!(out, "deliver runs no command: leave out --"),
         }
     }
+}
+
+/// What the first argument says.
+#[derive(Clone, Copy, PartialEq)]
+enum Role {
+    Agent,
+    Job,
+    Deliver,
 }
 
 /// Values of the flags as far as they were given.
@@ -160,7 +227,12 @@ struct Flags<'a> {
     jobs: Option<Names<'a>>,
     name: Option<Name<'a>>,
     after: Option<Name<'a>>,
+    private: Copies<'a>,
+    entrypoint: Option<&'a CStr>,
+    shared: bool,
+    fenced: bool,
     binary: &'a CStr,
+    directories: Paths<'a>,
     run: Name<'a>,
     workspace: &'a str,
     termination_log: &'a CStr,
@@ -170,12 +242,13 @@ struct Flags<'a> {
 
 /// Reads the arguments after the program's own name.
 pub fn parse<'a>(mut arguments: impl Iterator<Item = &'a CStr>) -> Result<Invocation<'a>, Error<'a>> {
-    let role = arguments.next().ok_or(Error::Missing("agent or job"))?;
+    let role = arguments.next().ok_or(Error::Missing("agent, job or deliver"))?;
     match role.to_bytes() {
         b"--help" | b"-h" => Ok(Invocation::Help),
         b"--version" | b"-V" => Ok(Invocation::Version),
-        b"agent" => agent(&flags(true, arguments)?).map(Invocation::Agent),
-        b"job" => job(&flags(false, arguments)?).map(Invocation::Job),
+        b"agent" => agent(&flags(Role::Agent, arguments)?).map(Invocation::Agent),
+        b"job" => job(&flags(Role::Job, arguments)?).map(Invocation::Job),
+        b"deliver" => deliver(&flags(Role::Deliver, arguments)?).map(Invocation::Deliver),
         _ => Err(Error::Role(role)),
     }
 }
@@ -185,8 +258,15 @@ fn agent<'a>(flags: &Flags<'a>) -> Result<Agent<'a>, Error<'a>> {
     match (flags.command, flags.standalone) {
         (None, false) => Err(Error::NoCommand),
         (Some(_), true) => Err(Error::CommandStandalone),
-        (command, _) => Ok(Agent { pod: flags.pod(), jobs, binary: flags.binary, command }),
+        (command, _) => {
+            let (pod, delivery) = (flags.pod(), flags.delivery());
+            Ok(Agent { pod, jobs, fenced: flags.fenced, delivery, command })
+        }
     }
+}
+
+fn deliver<'a>(flags: &Flags<'a>) -> Result<Deliver<'a>, Error<'a>> {
+    if flags.command.is_some() { Err(Error::CommandDeliver) } else { Ok(flags.delivery()) }
 }
 
 fn job<'a>(flags: &Flags<'a>) -> Result<Job<'a>, Error<'a>> {
@@ -195,7 +275,15 @@ fn job<'a>(flags: &Flags<'a>) -> Result<Job<'a>, Error<'a>> {
         return Err(Error::AfterItself);
     }
     let command = flags.command.ok_or(Error::NoCommand)?;
-    Ok(Job { pod: flags.pod(), name, after: flags.after, command })
+    Ok(Job {
+        pod: flags.pod(),
+        name,
+        after: flags.after,
+        private: flags.private,
+        entrypoint: flags.entrypoint,
+        shared: flags.shared,
+        command,
+    })
 }
 
 impl<'a> Flags<'a> {
@@ -206,13 +294,22 @@ impl<'a> Flags<'a> {
             termination_log: self.termination_log,
         }
     }
+
+    fn delivery(&self) -> Deliver<'a> {
+        Deliver { pod: self.pod(), binary: self.binary, directories: self.directories }
+    }
 }
 
-fn flags<'a>(is_agent: bool, mut arguments: impl Iterator<Item = &'a CStr>) -> Result<Flags<'a>, Error<'a>> {
+fn flags<'a>(role: Role, mut arguments: impl Iterator<Item = &'a CStr>) -> Result<Flags<'a>, Error<'a>> {
     let mut flags = Flags {
         jobs: None,
         name: None,
         after: None,
+        private: Copies::default(),
+        entrypoint: None,
+        shared: false,
+        fenced: true,
+        directories: Paths::default(),
         binary: c"/usr/local/bin/buildkite-agent",
         run: Name::new("0").expect("the default is a valid name"),
         workspace: "/workspace",
@@ -234,11 +331,16 @@ fn flags<'a>(is_agent: bool, mut arguments: impl Iterator<Item = &'a CStr>) -> R
                 flags.command = arguments.next().map(|_| position);
                 break;
             }
-            "--standalone" => flags.standalone = true,
-            "--jobs" if is_agent => flags.jobs = Some(names(flag, value()?)?),
-            "--agent-binary" if is_agent => flags.binary = path(flag, value()?)?,
-            "--name" if !is_agent => flags.name = Some(job_name(flag, value()?)?),
-            "--after" if !is_agent => flags.after = Some(job_name(flag, value()?)?),
+            "--standalone" if role != Role::Deliver => flags.standalone = true,
+            "--jobs" if role == Role::Agent => flags.jobs = Some(names(flag, value()?)?),
+            "--no-fence" if role == Role::Agent => flags.fenced = false,
+            "--agent-binary" if role != Role::Job => flags.binary = path(flag, value()?)?,
+            "--make" if role != Role::Job => flags.directories = paths(flag, value()?)?,
+            "--name" if role == Role::Job => flags.name = Some(job_name(flag, value()?)?),
+            "--after" if role == Role::Job => flags.after = Some(job_name(flag, value()?)?),
+            "--private" if role == Role::Job => flags.private = copies(flag, value()?)?,
+            "--entrypoint" if role == Role::Job => flags.entrypoint = Some(value()?),
+            "--shared" if role == Role::Job => flags.shared = true,
             "--run" => flags.run = name(flag, value()?)?,
             "--workspace" => {
                 let directory = path(flag, value()?)?;
@@ -274,6 +376,21 @@ fn names<'a>(flag: &'a str, value: &'a CStr) -> Result<Names<'a>, Error<'a>> {
 fn path<'a>(flag: &'a str, value: &'a CStr) -> Result<&'a CStr, Error<'a>> {
     let fits = value.count_bytes() <= LONGEST_PATH && value.to_bytes().starts_with(b"/");
     if fits { Ok(value) } else { Err(Error::BadPath(flag, value)) }
+}
+
+fn paths<'a>(flag: &'a str, value: &'a CStr) -> Result<Paths<'a>, Error<'a>> {
+    let list = Paths(value.to_str().map_err(|_| Error::BadPaths(flag, value))?);
+    if list.iter().all(is_path) { Ok(list) } else { Err(Error::BadPaths(flag, value)) }
+}
+
+fn copies<'a>(flag: &'a str, value: &'a CStr) -> Result<Copies<'a>, Error<'a>> {
+    let list = value.to_str().map_err(|_| Error::BadPaths(flag, value))?;
+    let is_pair = |pair: &str| pair.split_once('=').is_some_and(|(from, to)| is_path(from) && is_path(to));
+    if list.split_terminator(',').all(is_pair) { Ok(Copies(list)) } else { Err(Error::BadPaths(flag, value)) }
+}
+
+fn is_path(text: &str) -> bool {
+    text.starts_with('/') && text.len() <= LONGEST_PATH
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use crate::errno::Errno;
 use crate::failure::{Failure, ending};
+use crate::home::{self, Home};
 use crate::sys::{self, Fd, Pid, Process, Strings};
 use crate::text::Path;
 use crate::waiting::Signals;
@@ -11,20 +12,34 @@ use core::ffi::CStr;
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A command to run.
-#[derive(Clone, Copy, Debug)]
-pub struct Command {
+#[derive(Clone, Debug)]
+pub struct Command<'a> {
     file: &'static CStr,
+    entrypoint: Option<&'a CStr>,
     arguments: Strings,
     environment: Strings,
+    home: Option<Home>,
     umask: u32,
 }
 
-impl Command {
+impl<'a> Command<'a> {
     /// The command that starts at the argument `position`, to run with the container's own `umask`.
     pub fn new(process: &Process, position: usize, umask: u32) -> Self {
         let arguments = process.arguments.after(1 + position);
         let file = arguments.into_iter().next().unwrap_or_default();
-        Self { file, arguments, environment: process.environment, umask }
+        Self { file, entrypoint: None, arguments, environment: process.environment, home: None, umask }
+    }
+
+    /// The same with a program that gets its arguments instead, if there is one on the path.
+    #[must_use]
+    pub fn through(self, entrypoint: Option<&'a CStr>) -> Self {
+        Self { entrypoint, ..self }
+    }
+
+    /// The same with another home.
+    #[must_use]
+    pub fn at_home(self, home: Option<Home>) -> Self {
+        Self { home, ..self }
     }
 
     /// Starts the command. When this returns, the program has taken its place in the child.
@@ -51,13 +66,25 @@ impl Command {
     }
 
     fn execute(&self) -> Errno {
-        let attempt = |file: &CStr| sys::execute(file, self.arguments, self.environment);
-        if self.file.to_bytes().contains(&b'/') {
-            return attempt(self.file);
+        // A script gets its own name and the arguments after the first, a program the command's name and the arguments.
+        if let Some(entrypoint) = self.entrypoint {
+            match self.look_for(entrypoint) {
+                Errno(libc::ENOENT) => {}
+                errno => return errno,
+            }
+        }
+        self.look_for(self.file)
+    }
+
+    fn look_for(&self, file: &CStr) -> Errno {
+        let home = self.home.as_ref().map(|home| (home::NONE, home.as_c_str()));
+        let attempt = |file: &CStr| sys::execute(file, self.arguments, self.environment, home);
+        if file.to_bytes().contains(&b'/') {
+            return attempt(file);
         }
         let variable = self.environment.into_iter().find_map(|entry| entry.to_bytes().strip_prefix(b"PATH="));
         let path = variable.map_or(Ok(DEFAULT_PATH), core::str::from_utf8).unwrap_or(DEFAULT_PATH);
-        let name = self.file.to_str().unwrap_or_default();
+        let name = file.to_str().unwrap_or_default();
         search(path, name, attempt)
     }
 }

@@ -4,6 +4,7 @@ use crate::errno::Errno;
 use crate::failure::Failure;
 use crate::layout::{Layout, Spot};
 use crate::sys::{self, Fd, Result};
+use crate::text::Path;
 use core::ffi::CStr;
 
 /// Puts `binary` at its place in the workspace, complete at once; leaves one that is there already.
@@ -25,6 +26,23 @@ pub fn deliver<'a>(layout: Layout<'a>, binary: &'a CStr) -> core::result::Result
         })
 }
 
+/// Makes a directory that everyone may use, and those above it.
+pub fn make_all(path: &str) -> core::result::Result<(), Failure<'_>> {
+    make_each(path, 0o777).map_err(|errno| Failure::Directory(path, errno))
+}
+
+/// Makes a directory and those above it, each with `mode`.
+pub fn make_each(path: &str, mode: u32) -> Result<()> {
+    let ends = path.char_indices().skip(1).filter(|(_, c)| *c == '/').map(|(at, _)| at);
+    for end in ends.chain([path.len()]) {
+        match sys::mkdir(Path::new(format_args!("{}", &path[..end])).as_c_str(), mode) {
+            Ok(()) | Err(Errno(libc::EEXIST)) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(())
+}
+
 /// Whether the target is this binary: the same size, and the same first page, where an agent has its build ID.
 fn same(source: &Fd, target: &CStr) -> bool {
     let compare = || -> Result<bool> {
@@ -40,7 +58,8 @@ fn same(source: &Fd, target: &CStr) -> bool {
     compare().unwrap_or(false)
 }
 
-fn copy(source: &Fd, target: &Fd) -> Result<()> {
+/// Copies all of a file.
+pub fn copy(source: &Fd, target: &Fd) -> Result<()> {
     sys::rewind(source)?;
     loop {
         match sys::sendfile(target, source, 1 << 30) {

@@ -28,6 +28,10 @@ pub enum Failure<'a> {
     AgentBinary(&'a CStr, Errno),
     /// The shim could not take over the process's signals.
     Signals(Errno),
+    /// A directory could not be made.
+    Directory(&'a str, Errno),
+    /// A file could not be copied for this user alone.
+    Private(&'a str, &'a str, Errno),
     /// The shim tried something in the workspace and failed.
     Workspace(&'static str, Place<'a>, Errno),
 }
@@ -47,7 +51,11 @@ impl<'a> Failure<'a> {
             Self::AgentEnded => 1,
             Self::Execute(_, Errno(libc::ENOENT | libc::ENOTDIR)) => 127,
             Self::Execute(..) => 126,
-            Self::AgentBinary(..) | Self::Signals(_) | Self::Workspace(..) => OWN_FAULT,
+            Self::AgentBinary(..)
+            | Self::Signals(_)
+            | Self::Directory(..)
+            | Self::Private(..)
+            | Self::Workspace(..) => OWN_FAULT,
         }
     }
 }
@@ -84,6 +92,8 @@ impl fmt::Display for Failure<'_> {
                 write!(out, "cannot open the agent binary {}: {errno}", Shown(file))
             }
             Self::Signals(errno) => write!(out, "cannot take over the process's signals: {errno}"),
+            Self::Directory(path, errno) => write!(out, "cannot make the directory {path}: {errno}"),
+            Self::Private(from, to, errno) => write!(out, "cannot copy {from} to {to}: {errno}"),
             Self::Workspace(attempt, place, errno) => write!(out, "cannot {attempt} {place}: {errno}"),
         }
     }

@@ -5,8 +5,10 @@ use crate::child::Command;
 use crate::container;
 use crate::decision::{Seen, Turn, turn};
 use crate::failure::Failure;
+use crate::home;
 use crate::layout::{AGENT, Spot};
 use crate::marks;
+use crate::private;
 use crate::sys::{self, Process};
 use crate::waiting::{Signals, Stopped, Watch};
 
@@ -17,8 +19,13 @@ pub fn run(job: &Job<'_>, process: &Process) -> u8 {
         marks::leave(job.pod.layout.at(Spot::Started(job.name)))?;
         let watch =
             Watch::on(&[Spot::Workspace, Spot::Run, Spot::AllEnded].map(|spot| job.pod.layout.at(spot)));
+        private::copy_all(job.private)?;
         wait_for_turn(job, &watch, signals)?;
-        let running = Command::new(process, job.command, umask).start(signals)?;
+        let umask = if job.shared { 0 } else { umask };
+        let command = Command::new(process, job.command, umask)
+            .through(job.entrypoint)
+            .at_home(home::instead(process, job.pod.layout));
+        let running = command.start(signals)?;
         drop(watch);
         running.finish(signals)
     })

@@ -65,6 +65,8 @@ pub enum Spot<'a> {
     EndDraft(Name<'a>),
     /// The agent while it is copied.
     AgentDraft,
+    /// Where users that have no home are at home.
+    Home,
 }
 
 impl Spot<'_> {
@@ -117,6 +119,7 @@ impl fmt::Display for Place<'_> {
             Spot::Ended(name) => write!(out, "/ended/{name}"),
             Spot::EndDraft(name) => write!(out, "/ended/.{name}"),
             Spot::AgentDraft => out.write_str("/buildkite-agent"),
+            Spot::Home => out.write_str("/home"),
             Spot::Workspace | Spot::Shared(_) | Spot::Runs | Spot::Run => Ok(()),
         }
     }

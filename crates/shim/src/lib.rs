@@ -4,9 +4,9 @@
 //! - [`layout`]: names of marks and where they are, pure
 //! - [`decision`]: what the marks allow, pure
 //! - [`failure`]: every abnormal end with its words and its exit status, pure
-//! - [`agent`], [`job`]: the two roles
+//! - [`agent`], [`job`]: the roles
 //! - [`container`]: what both have in common
-//! - [`marks`], [`delivery`], [`waiting`], [`child`], [`report`]: their effects
+//! - [`marks`], [`delivery`], [`private`], [`home`], [`waiting`], [`child`], [`report`]: their effects
 //! - [`sys`], [`errno`], [`text`]: the kernel, without a C library and without an allocator
 #![no_std]
 
@@ -21,9 +21,11 @@ pub mod decision;
 pub mod delivery;
 pub mod errno;
 pub mod failure;
+pub mod home;
 pub mod job;
 pub mod layout;
 pub mod marks;
+pub mod private;
 pub mod report;
 pub mod sys;
 pub mod text;
@@ -39,6 +41,7 @@ pub fn run(process: &Process) -> u8 {
         Ok(Invocation::Version) => show(concat!("buildkite-shim ", env!("CARGO_PKG_VERSION"), "\n")),
         Ok(Invocation::Agent(agent)) => agent::run(&agent, process),
         Ok(Invocation::Job(job)) => job::run(&job, process),
+        Ok(Invocation::Deliver(deliver)) => agent::deliver_ahead(&deliver),
         Err(error) => {
             report::say(format_args!("{error}"));
             args::USAGE_STATUS

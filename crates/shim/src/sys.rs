@@ -58,7 +58,7 @@ pub struct Process {
 impl Process {
     /// # Safety
     /// `arguments` and `environment` must be the NULL-ended vectors of C strings that the kernel put on the stack,
-    /// and nothing may change them.
+    /// and nothing else may change them.
     pub unsafe fn new(arguments: *const *const c_char, environment: *const *const c_char) -> Self {
         Self { arguments: Strings(arguments), environment: Strings(environment) }
     }
@@ -155,17 +155,22 @@ fn write_all(fd: i32, mut bytes: &[u8]) -> Result<()> {
 
 /// Moves the position to the start of the file.
 pub fn rewind(fd: &Fd) -> Result<()> {
-    seek(fd, libc::SEEK_SET).map(drop)
+    seek_to(fd, 0)
+}
+
+/// Moves the position to `offset` bytes from the start of the file.
+pub fn seek_to(fd: &Fd, offset: usize) -> Result<()> {
+    seek(fd, offset, libc::SEEK_SET).map(drop)
 }
 
 /// Moves the position to the end of the file and gives its size.
 pub fn seek_end(fd: &Fd) -> Result<usize> {
-    seek(fd, libc::SEEK_END)
+    seek(fd, 0, libc::SEEK_END)
 }
 
-fn seek(fd: &Fd, whence: i32) -> Result<usize> {
+fn seek(fd: &Fd, offset: usize, whence: i32) -> Result<usize> {
     // SAFETY: takes no pointer.
-    unsafe { call(libc::SYS_lseek, [arg(fd.0), 0, arg(whence), 0, 0, 0]) }
+    unsafe { call(libc::SYS_lseek, [arg(fd.0), offset, arg(whence), 0, 0, 0]) }
 }
 
 /// Cuts the file to `size` bytes.
@@ -204,6 +209,12 @@ pub fn exists(path: &CStr) -> bool {
     // SAFETY: `path` is a C string.
     unsafe { call(libc::SYS_faccessat, [arg(libc::AT_FDCWD), address(path), arg(libc::F_OK), 0, 0, 0]) }
         .is_ok()
+}
+
+/// The user that this process acts as.
+pub fn user_id() -> usize {
+    // SAFETY: takes no pointer. It cannot fail.
+    unsafe { call(libc::SYS_geteuid, [0; 6]) }.unwrap_or(0)
 }
 
 /// Sets the mask for new files and gives the one before.
@@ -312,8 +323,21 @@ pub fn fork(child: impl FnOnce() -> u8) -> Result<Pid> {
     Ok(Pid(small(pid)))
 }
 
-/// Replaces this process; returns only with the reason why it could not.
-pub fn execute(file: &CStr, arguments: Strings, environment: Strings) -> Errno {
+/// Replaces this process; returns only with the reason why it could not. A variable of the environment may get another value:
+/// the first of `change` becomes the second.
+pub fn execute(
+    file: &CStr,
+    arguments: Strings,
+    environment: Strings,
+    change: Option<(&CStr, &CStr)>,
+) -> Errno {
+    let place = change
+        .and_then(|(old, new)| environment.into_iter().position(|entry| entry == old).map(|at| (at, new)));
+    if let Some((at, new)) = place {
+        // SAFETY: the position is one of the vector's, whose memory the kernel made for this process to write. `new` lives
+        // until the kernel has copied it, and if it cannot, the caller exits.
+        unsafe { environment.0.add(at).cast_mut().write(new.as_ptr()) };
+    }
     let vectors = (arguments.0 as usize, environment.0 as usize);
     // SAFETY: `Strings` are NULL-ended vectors of C strings.
     match unsafe { call(libc::SYS_execve, [address(file), vectors.0, vectors.1, 0, 0, 0]) } {

@@ -29,7 +29,8 @@ fn agent_with_defaults() {
     with_agent("agent --jobs checkout,container-0 -- buildkite-agent start", |agent| {
         let jobs: Vec<_> = agent.jobs.iter().map(|name| name.to_string()).collect();
         assert_eq!(jobs, ["checkout", "container-0"]);
-        assert_eq!(agent.binary, c"/usr/local/bin/buildkite-agent");
+        assert_eq!(agent.delivery.binary, c"/usr/local/bin/buildkite-agent");
+        assert!(agent.fenced);
         assert_eq!(agent.command, Some(4));
         assert!(!agent.pod.standalone);
         assert_eq!(
@@ -42,10 +43,13 @@ fn agent_with_defaults() {
 
 #[test]
 fn agent_with_everything() {
-    let line = "agent --run u-1 --workspace /w --agent-binary /a --termination-log /t --standalone --jobs x";
+    let line = "agent --run u-1 --workspace /w --agent-binary /a --termination-log /t --standalone --jobs x \
+                --no-fence --make /w/a,/w/b/c";
     with_agent(line, |agent| {
         assert_eq!(agent.command, None);
-        assert_eq!((agent.binary, agent.pod.termination_log), (c"/a", c"/t" as &CStr));
+        assert!(!agent.fenced);
+        assert_eq!(agent.delivery.directories.iter().collect::<Vec<_>>(), ["/w/a", "/w/b/c"]);
+        assert_eq!((agent.delivery.binary, agent.pod.termination_log), (c"/a", c"/t" as &CStr));
         assert!(agent.pod.standalone);
         assert_eq!(agent.pod.layout.at(Spot::Ready).path().as_str(), "/w/.buildkite-operator/u-1/ready");
     });
@@ -62,6 +66,31 @@ fn job_keeps_flags_of_its_command() {
 }
 
 #[test]
+fn job_with_everything() {
+    let line = "job --name a --private /s/key=/h/.ssh/key,/s/b=/h/b --entrypoint enter --shared -- x";
+    with_job(line, |job| {
+        let copies: Vec<_> = job.private.iter().collect();
+        assert_eq!(copies, [("/s/key", "/h/.ssh/key"), ("/s/b", "/h/b")]);
+        assert_eq!((job.entrypoint, job.shared), (Some(c"enter"), true));
+    });
+    with_job("job --name a -- x", |job| {
+        assert_eq!((job.private.iter().count(), job.entrypoint, job.shared), (0, None, false));
+    });
+}
+
+#[test]
+fn deliver_runs_nothing() {
+    with("deliver --run 7 --workspace /w --agent-binary /a --make /w/x", |parsed| match parsed {
+        Ok(Invocation::Deliver(deliver)) => {
+            assert_eq!(deliver.binary, c"/a");
+            assert_eq!(deliver.directories.iter().collect::<Vec<_>>(), ["/w/x"]);
+            assert_eq!(deliver.pod.layout.at(Spot::Ready).path().as_str(), "/w/.buildkite-operator/7/ready");
+        }
+        other => panic!("{other:?}"),
+    });
+}
+
+#[test]
 fn help_and_version() {
     for line in ["--help", "-h"] {
         with(line, |parsed| assert_eq!(parsed, Ok(Invocation::Help)));
@@ -73,13 +102,20 @@ fn help_and_version() {
 fn mistakes_name_the_flag() {
     let long = std::format!("job --workspace /{} --name a -- x", "w".repeat(1024));
     for (line, expected) in [
-        ("", "agent or job is missing"),
-        ("run", "the first argument must be agent, job, --help or --version, not `run`"),
+        ("", "agent, job or deliver is missing"),
+        ("run", "the first argument must be agent, job, deliver, --help or --version, not `run`"),
         ("agent -- x", "--jobs is missing"),
         ("agent --jobs a", "a command is missing: put it after --"),
         ("agent --jobs a --", "a command is missing: put it after --"),
         ("agent --jobs a --standalone -- x", "agent --standalone runs no command: leave out --"),
         ("agent --jobs a --name b -- x", "unknown flag for this role: `--name`"),
+        ("agent --jobs a --private /a=/b -- x", "unknown flag for this role: `--private`"),
+        ("agent --jobs a --make w -- x", "--make takes absolute paths as its help says, not `w`"),
+        ("job --name a --make /w -- x", "unknown flag for this role: `--make`"),
+        ("job --name a --private /a -- x", "--private takes absolute paths as its help says, not `/a`"),
+        ("job --name a --private /a=b -- x", "--private takes absolute paths as its help says, not `/a=b`"),
+        ("deliver -- x", "deliver runs no command: leave out --"),
+        ("deliver --standalone", "unknown flag for this role: `--standalone`"),
         ("agent --jobs=a -- x", "unknown flag for this role: `--jobs=a`"),
         ("agent --jobs a,agent -- x", "--jobs cannot be `agent`: that is the agent container's own mark"),
         ("job -- x", "--name is missing"),

@@ -7,6 +7,7 @@ mod delivery;
 mod fence;
 mod orders;
 mod pod;
+mod preparation;
 mod process;
 mod signals;
 mod turns;
