@@ -7,10 +7,12 @@
 //! - [`facts`]: Pod → what matters about it
 //! - [`remote`]: what Buildkite says about a job
 //! - [`decide`]: BuildJob + facts + Buildkite's word + now → what to do next
+//! - [`environment`]: BuildJob + BuildEnvironments → containers, and what the pod must have for them
 //! - [`surroundings`]: what a BuildJob refers to by name
 //! - [`verdicts`]: the reasons for a job's end, in words
 
 pub mod decide;
+pub mod environment;
 pub mod facts;
 pub mod intake;
 pub mod plugin;

@@ -16,7 +16,7 @@ mod agent;
 mod bootstrap;
 mod metadata;
 mod shim;
-mod strict;
+pub(crate) mod strict;
 mod tags;
 mod workload;
 

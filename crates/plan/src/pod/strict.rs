@@ -8,7 +8,7 @@ use super::RenderError;
 
 /// Reads `value` as a `T`. A field of the wrong type and a field that `T` does not have are refused with
 /// their path below `path`; Kubernetes' own types would ignore the latter.
-pub(super) fn read<T: DeserializeOwned + Serialize>(value: &Value, path: &str) -> Result<T, RenderError> {
+pub(crate) fn read<T: DeserializeOwned + Serialize>(value: &Value, path: &str) -> Result<T, RenderError> {
     let typed: T = serde_path_to_error::deserialize(value).map_err(|error| {
         let inner = error.path().to_string();
         let path = if inner == "." { path.to_owned() } else { format!("{path}.{inner}") };

@@ -1,6 +1,7 @@
 //! The pure core, proven: rendered pods, decisions, and a simulated world in which both meet faults.
 
 mod decide;
+mod environment;
 mod facts;
 mod fixtures;
 mod pod;
