@@ -294,7 +294,7 @@ fn cancel_step(
 
 /// Lets waiting jobs go on or fail until nothing moves, then derives the build's state.
 fn settle(build: &mut Build, context: &Context<'_>, changed: &mut BTreeSet<Uuid>) {
-    let graph = Graph::new(build);
+    let graph = build.steps.graph();
     loop {
         let moved = open_ready(build, &graph, context.now, changed)
             || cancel_when_failing(build, context.now, changed)

@@ -5,20 +5,20 @@ use uuid::Uuid;
 
 use super::job::Ending;
 use super::layout::{self, Place};
-use super::{Build, BuildState, Context, Effect, Event, Job, JobKind, JobState, Refusal, advance};
+use super::{Build, BuildState, Context, Effect, Event, Job, JobKind, JobState, Refusal, Steps, advance};
 use crate::pipeline;
 use crate::pipeline::condition::{Facts, Literal};
 use crate::pipeline::expand::Setting;
 
 /// A build that answers by step label.
-pub(super) struct Bench {
-    pub(super) build: Build,
+pub(crate) struct Bench {
+    pub(crate) build: Build,
     pub(super) now: Timestamp,
     ids: u128,
 }
 
 impl Bench {
-    pub(super) fn new(yaml: &str) -> Self {
+    pub(crate) fn new(yaml: &str) -> Self {
         let now = Timestamp::from_second(1_000_000).unwrap();
         let build = Build {
             id: Uuid::from_u128(1),
@@ -26,7 +26,7 @@ impl Bench {
             cancel_requested: false,
             started_at: None,
             finished_at: None,
-            steps: Vec::new(),
+            steps: Steps::default(),
             jobs: Vec::new(),
         };
         let mut bench = Self { build, now, ids: 1 };

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 
 use uuid::Uuid;
 
-use super::verdict::{Build, Outcome, PlacedStep};
+use super::verdict::{Outcome, PlacedStep};
 use crate::pipeline::step::Kind;
 
 /// One thing a step waits for.
@@ -56,19 +56,18 @@ pub(crate) struct Graph {
 }
 
 impl Graph {
-    pub(crate) fn new(build: &Build) -> Self {
+    pub(crate) fn new(steps: &[PlacedStep]) -> Self {
         let mut parts: HashMap<Uuid, Vec<Uuid>> = HashMap::new();
-        for placed in &build.steps {
+        for placed in steps {
             for whole in [placed.group, placed.uploader].into_iter().flatten() {
                 parts.entry(whole).or_default().push(placed.id);
             }
         }
-        let uploader =
-            build.steps.iter().filter_map(|placed| placed.uploader.map(|by| (placed.id, by))).collect();
-        let order: Vec<Uuid> = build.steps.iter().map(|placed| placed.id).collect();
-        let mut graph = Self { edges: edges(&build.steps), parts, uploader, dropped: HashSet::new() };
+        let uploader = steps.iter().filter_map(|placed| placed.uploader.map(|by| (placed.id, by))).collect();
+        let order: Vec<Uuid> = steps.iter().map(|placed| placed.id).collect();
+        let mut graph = Self { edges: edges(steps), parts, uploader, dropped: HashSet::new() };
         let barriers: HashSet<Uuid> =
-            build.steps.iter().filter(|placed| is_barrier(placed)).map(|placed| placed.id).collect();
+            steps.iter().filter(|placed| is_barrier(placed)).map(|placed| placed.id).collect();
         loop {
             graph.dropped = unmeetable::unmeetable(&graph, &order);
             if graph.dropped.is_empty() || !graph.pass_on(&barriers) {

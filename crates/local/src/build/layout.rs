@@ -35,7 +35,7 @@ pub(crate) fn insert(build: &mut Build, laid: Vec<LaidStep>, place: Place) -> Ve
         uploader: place.uploader,
         step: laid.step,
     });
-    build.steps.splice(at..at, placed.collect::<Vec<_>>());
+    build.steps.change().splice(at..at, placed.collect::<Vec<_>>());
     build.jobs.extend(jobs.iter().cloned());
     jobs
 }
@@ -83,7 +83,7 @@ pub(crate) fn drop_unstarted(build: &mut Build) -> Vec<Uuid> {
         .collect();
     let keeps = |placed: &PlacedStep| begun.contains(&placed.id) || groups.contains(&placed.id);
     let dropped = build.steps.iter().filter(|placed| !keeps(placed)).map(|placed| placed.id).collect();
-    build.steps.retain(keeps);
+    build.steps.change().retain(keeps);
     build.jobs.retain(|job| begun.contains(&job.step));
     dropped
 }

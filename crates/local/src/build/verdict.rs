@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use jiff::Timestamp;
 use uuid::Uuid;
 
-use super::{BuildState, Job, JobState, StepOutcome, StepState, retry};
+use super::{BuildState, Job, JobState, StepOutcome, StepState, Steps, retry};
 use crate::pipeline::step::{BlockedState, Kind, Step};
 
 /// A build with its steps in order and its jobs in order of creation.
@@ -16,7 +16,7 @@ pub(crate) struct Build {
     pub(crate) cancel_requested: bool,
     pub(crate) started_at: Option<Timestamp>,
     pub(crate) finished_at: Option<Timestamp>,
-    pub(crate) steps: Vec<PlacedStep>,
+    pub(crate) steps: Steps,
     pub(crate) jobs: Vec<Job>,
 }
 

@@ -202,7 +202,7 @@ fn take(transaction: &Transaction<'_>, row: &BuildRow) -> Result<(Build, Taken),
             }
             (steps, jobs)
         }
-        None => (steps(transaction, row.id)?, jobs::of_build(transaction, row.id)?),
+        None => (steps(transaction, row.id)?.into(), jobs::of_build(transaction, row.id)?),
     };
     let build = Build {
         id: row.id,

@@ -12,8 +12,7 @@ use rusqlite::functions::FunctionFlags;
 use rusqlite::types::Null;
 use uuid::Uuid;
 
-use crate::build::Job;
-use crate::build::verdict::PlacedStep;
+use crate::build::{Job, Steps};
 use crate::problem::Problem;
 
 /// The most jobs that are kept, some ten megabytes.
@@ -32,7 +31,7 @@ CREATE TEMP TRIGGER step_removed AFTER DELETE ON main.steps BEGIN SELECT build_c
 /// The steps and jobs of a build.
 #[derive(Debug)]
 pub(super) struct Parts {
-    pub(super) steps: Vec<PlacedStep>,
+    pub(super) steps: Steps,
     pub(super) jobs: Vec<Job>,
 }
 

@@ -4,8 +4,8 @@ use rstest::rstest;
 use uuid::Uuid;
 
 use super::*;
-use crate::build::BuildState;
 use crate::build::layout::{self, Place};
+use crate::build::{BuildState, Steps};
 use crate::pipeline;
 use crate::pipeline::condition::Facts;
 use crate::pipeline::expand::Setting;
@@ -45,7 +45,7 @@ fn build() -> Build {
         cancel_requested: false,
         started_at: None,
         finished_at: None,
-        steps: Vec::new(),
+        steps: Steps::default(),
         jobs: Vec::new(),
     };
     layout::insert(&mut build, laid, Place { uploader: None, now, scheduled_at: now });
@@ -115,7 +115,7 @@ fn attributes_are_changed(
     #[case] expected: &str,
 ) {
     let mut build = build();
-    change(&mut build.steps[0].step, attribute, value, append).unwrap();
+    change(&mut build.steps.change()[0].step, attribute, value, append).unwrap();
     let format = if read == "notify" { "json" } else { "" };
     assert_eq!(export(&build, &build.steps[0], read, format).unwrap(), expected);
 }
@@ -132,6 +132,6 @@ fn attributes_are_changed(
 fn what_cannot_be_changed_is_refused(#[case] attribute: &str, #[case] value: &str, #[case] append: bool) {
     let mut build = build();
     let before = build.steps[0].step.clone();
-    assert!(change(&mut build.steps[0].step, attribute, value, append).is_err());
+    assert!(change(&mut build.steps.change()[0].step, attribute, value, append).is_err());
     assert_eq!(build.steps[0].step, before);
 }

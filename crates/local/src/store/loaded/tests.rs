@@ -152,7 +152,7 @@ fn who_took_it_first_cannot_put_it_back_over_a_later_one() {
     let build = Uuid::now_v7();
     let first = take(build);
     let second = take(build);
-    let parts = || Parts { steps: Vec::new(), jobs: Vec::new() };
+    let parts = || Parts { steps: Steps::default(), jobs: Vec::new() };
     keep(build, &second, parts());
     assert!(take(build).found.is_some());
     keep(build, &first, parts());

@@ -3,6 +3,7 @@
 mod facts;
 
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
 
 pub(super) use facts::of_build;
 use serde::Serialize;
@@ -59,7 +60,7 @@ struct Waiting<'a> {
     keys: HashSet<&'a str>,
     /// Steps that somebody has to unblock.
     blocked: HashSet<Uuid>,
-    graph: Graph,
+    graph: Arc<Graph>,
     own: HashMap<Uuid, Outcome>,
     runners: &'a Runners,
     /// The members of each concurrency group that have not ended, oldest first.
@@ -75,7 +76,7 @@ impl<'a> Waiting<'a> {
             steps: build.steps.iter().map(|placed| (placed.id, placed)).collect(),
             keys: build.steps.iter().filter_map(|placed| placed.step.key.as_deref()).collect(),
             blocked: blocked.collect(),
-            graph: Graph::new(build),
+            graph: build.steps.graph(),
             own: build.own_outcomes(),
             runners,
             groups,

@@ -1,43 +1,12 @@
-use std::collections::BTreeSet;
-
 use jiff::Timestamp;
 use rstest::rstest;
 
 use super::*;
-use crate::build::layout::{self, Place};
-use crate::build::{BuildState, Context, Event, advance};
-use crate::pipeline;
-use crate::pipeline::condition::{Facts, Literal};
-use crate::pipeline::expand::Setting;
+use crate::build::bench::Bench;
 use crate::store::overview::JobPlace;
 
-/// A build that has just been created.
-fn build(yaml: &str) -> Build {
-    let now = Timestamp::UNIX_EPOCH;
-    let mut build = Build {
-        id: Uuid::from_u128(1),
-        state: BuildState::Scheduled,
-        cancel_requested: false,
-        started_at: None,
-        finished_at: None,
-        steps: Vec::new(),
-        jobs: Vec::new(),
-    };
-    let mut ids = 1;
-    let mut new_id = || {
-        ids += 1;
-        Uuid::from_u128(ids)
-    };
-    let facts = Facts::of(&[("build.branch", Literal::Text("main".into()))], &[]);
-    let setting = Setting { taken: &BTreeSet::new(), branch: "main", facts: &facts };
-    let laid = pipeline::expand(&pipeline::from_yaml(yaml).unwrap(), setting, &mut new_id).unwrap();
-    layout::insert(&mut build, laid, Place { uploader: None, now, scheduled_at: now });
-    advance(&mut build, &Event::Laid, &mut Context { now, new_id: &mut new_id }).unwrap();
-    build
-}
-
 fn why(yaml: &str, label: &str, runners: &Runners) -> Option<Waits> {
-    let build = build(yaml);
+    let build = Bench::new(yaml).build;
     let step = build.steps.iter().find(|placed| placed.step.label.as_deref() == Some(label)).unwrap().id;
     let job = build.jobs.iter().find(|job| job.step == step).unwrap();
     Waiting::new(&build, runners, &BTreeMap::new()).of_job(job)
@@ -78,7 +47,7 @@ fn a_key_that_nobody_has_is_named() {
 
 #[test]
 fn what_runs_or_has_ended_waits_for_nothing() {
-    let mut build = build("steps: [{label: a, command: x}]");
+    let mut build = Bench::new("steps: [{label: a, command: x}]").build;
     let runners = Runners::default();
     for state in [JobState::Running, JobState::Finished, JobState::Canceled, JobState::Assigned] {
         build.jobs[0].state = state;
@@ -117,7 +86,7 @@ fn agent(text: &str) -> AgentLine {
         text.split_whitespace().skip(1).partition(|word| word.starts_with('!'));
     let busy = JobPlace {
         job: Uuid::nil(),
-        step: build("steps: [{command: x}]").steps.remove(0).step,
+        step: Bench::new("steps: [{command: x}]").build.steps[0].step.clone(),
         matrix: None,
         parallel: None,
         pipeline: "demo".to_owned(),
