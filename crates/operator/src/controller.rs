@@ -6,6 +6,7 @@
 
 mod act;
 mod observe;
+mod recalls;
 mod reconcile;
 
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use std::sync::Arc;
 use bk_api::{BuildJob, names};
 use bk_buildkite::StacksClient;
 use bk_plan::{decide::Rules, pod::PodSettings};
-use futures::{Stream, StreamExt};
+use futures::{Stream, StreamExt, TryStreamExt};
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
@@ -58,6 +59,7 @@ struct Context {
     remote: Arc<RemoteStates>,
     recorder: Recorder,
     failures: reconcile::Failures,
+    recalls: recalls::Recalls,
 }
 
 impl Controller {
@@ -82,6 +84,7 @@ impl Controller {
             pods,
             remote,
             failures: reconcile::Failures::default(),
+            recalls: recalls::Recalls::default(),
         };
         Self { context: Arc::new(context), job_feed, pod_feed }
     }
@@ -107,19 +110,24 @@ impl Controller {
         let pod_watch = watcher(pod_api, watcher::Config::default().labels(names::LABEL_BUILD_JOB))
             .default_backoff()
             .modify(|pod| pod.managed_fields_mut().clear());
-        kube::runtime::Controller::for_stream(
-            job_feed.fill(job_watch).applied_objects(),
-            context.jobs.store(),
-        )
-        .with_config(Config::default().concurrency(CONCURRENCY))
-        .owns_stream(pod_feed.fill(pod_watch).touched_objects())
-        .reconcile_on(into_stream(remote_changes))
-        .reconcile_all_on(context.pods.relisted())
-        .graceful_shutdown_on(shutdown.cancelled_owned())
-        .run(reconcile::reconcile, reconcile::error_policy, context)
-        // Failures are logged where they happen: of a round with its job, of a watch with its kind.
-        .for_each(|_| std::future::ready(()))
-        .await;
+        let deletions = context.clone();
+        let job_events = job_feed.fill(job_watch).inspect_ok(move |event| match event {
+            watcher::Event::Delete(job) => {
+                deletions.recalls.forget(job);
+            }
+            watcher::Event::InitDone => deletions.recalls.retain(&deletions.jobs.all()),
+            _ => {}
+        });
+        kube::runtime::Controller::for_stream(job_events.applied_objects(), context.jobs.store())
+            .with_config(Config::default().concurrency(CONCURRENCY))
+            .owns_stream(pod_feed.fill(pod_watch).touched_objects())
+            .reconcile_on(into_stream(remote_changes))
+            .reconcile_all_on(context.pods.relisted())
+            .graceful_shutdown_on(shutdown.cancelled_owned())
+            .run(reconcile::reconcile, reconcile::error_policy, context)
+            // Failures are logged where they happen: of a round with its job, of a watch with its kind.
+            .for_each(|_| std::future::ready(()))
+            .await;
     }
 }
 
@@ -142,7 +150,9 @@ fn rules(settings: &Settings, shim_config_map: String) -> Rules {
         },
         start_deadline: SignedDuration::from_secs(pods.start_deadline_seconds.into()),
         image_pull_grace: SignedDuration::from_secs(pods.image_pull_grace_seconds.into()),
-        retention: SignedDuration::from_secs(pods.retention_seconds.into()),
+        succeeded_ttl: SignedDuration::from_secs(pods.succeeded_ttl_seconds.into()),
+        failed_ttl: SignedDuration::from_secs(pods.failed_ttl_seconds.into()),
+        keep_pod_on_failure: pods.keep_pod_on_failure,
         max_attempts: MAX_ATTEMPTS,
     }
 }

@@ -3,12 +3,19 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    pin::pin,
     time::Duration,
 };
 
 use bk_api::names;
+use futures::StreamExt;
 use k8s_openapi::{ByteString, api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
-use kube::{Api, Client, api::PostParams};
+use kube::{
+    Api, Client,
+    api::PostParams,
+    core::PartialObjectMeta,
+    runtime::{WatchStreamExt, watcher},
+};
 use sha2::{Digest, Sha256};
 
 use crate::error::Error;
@@ -19,8 +26,8 @@ const FILE: &str = "buildkite-shim";
 /// The most that fits into a ConfigMap beside its metadata.
 const MAX_BYTES: usize = 1_000_000;
 
-/// How often the operator looks whether the shim is still there.
-const KEEP_INTERVAL: Duration = Duration::from_mins(1);
+/// How soon to try again when a shim that was deleted cannot be put back.
+const RETRY: Duration = Duration::from_secs(5);
 
 /// Reads the shim from `path`, or from beside the running program.
 pub fn read(path: Option<&Path>) -> Result<Vec<u8>, Error> {
@@ -65,23 +72,41 @@ pub async fn ensure(client: Client, namespace: &str, shim: &[u8]) -> Result<Stri
     }
 }
 
-/// Puts the shim back if somebody has deleted it: without it no pod can start.
+/// Puts the shim back when somebody deletes it: without it no pod can start.
 pub async fn keep(client: Client, namespace: &str, shim: &[u8]) {
-    let api = Api::<ConfigMap>::namespaced(client.clone(), namespace);
+    let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(client.clone(), namespace);
     let name = name(shim);
-    loop {
-        tokio::time::sleep(KEEP_INTERVAL).await;
-        let restored = match api.get_metadata_opt(&name).await {
-            Ok(Some(_)) => continue,
-            Ok(None) => ensure(client.clone(), namespace, shim).await,
-            Err(error) => Err(Error::kubernetes(format!("read ConfigMap {namespace}/{name}"))(error)),
-        };
-        match restored {
-            Ok(_) => tracing::warn!(config_map = name, "the shim was gone and has been put back"),
+    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
+    let mut events = pin!(watcher(api, config).default_backoff());
+    let mut is_listed = false;
+    while let Some(event) = events.next().await {
+        match event {
+            Ok(watcher::Event::Init) => is_listed = false,
+            Ok(watcher::Event::InitApply(_)) => is_listed = true,
+            Ok(watcher::Event::InitDone) if is_listed => {}
+            Ok(watcher::Event::InitDone | watcher::Event::Delete(_)) => {
+                restore(&client, namespace, shim).await;
+            }
+            Ok(watcher::Event::Apply(_)) => {}
             Err(error) => {
-                tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot look after the shim");
+                tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot watch the shim");
             }
         }
+    }
+}
+
+/// Tries until the shim is back.
+async fn restore(client: &Client, namespace: &str, shim: &[u8]) {
+    loop {
+        match ensure(client.clone(), namespace, shim).await {
+            Ok(name) => {
+                return tracing::warn!(config_map = name, "the shim was gone and has been put back");
+            }
+            Err(error) => {
+                tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot put the shim back");
+            }
+        }
+        tokio::time::sleep(RETRY).await;
     }
 }
 

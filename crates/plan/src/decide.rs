@@ -1,7 +1,8 @@
 //! BuildJob + its pod + Buildkite's word + now → what to do next.
 //!
 //! Flow: `Pending` → pod created, `Starting` → all containers run, `Running` → a terminal phase with a verdict
-//! → pod deleted → BuildJob deleted.
+//! → pod deleted → BuildJob deleted. Steps that pass quickly are not written down: a plain job that succeeds has
+//! one status, `Running`, and leaves without another.
 //!
 //! Guarantees:
 //! - A terminal phase never changes.
@@ -11,6 +12,8 @@
 //!   terminal only afterwards. If an agent was quicker, the verdict is struck out.
 //! - An agent's end is judged only by a word from Buildkite that is younger than that end.
 //! - An attempt is in the status before its pod exists, so a pod is never looked for under an old name.
+//! - The pod of a standalone job is named in the status before it exists: if it is missing later, it may have
+//!   run, and is not made again. For the others Buildkite lets only one agent have the job.
 //!
 //! - [`begin`]: until the pod exists
 //! - [`start`]: until all containers run
@@ -30,6 +33,7 @@ use crate::{
     facts::PodFacts,
     plugin::PluginError,
     pod::PodSettings,
+    recall::Creation,
     remote::{Remote, RemoteState},
     surroundings::Surroundings,
     verdicts,
@@ -42,6 +46,8 @@ pub struct Observed<'a> {
     pub job: &'a BuildJob,
     /// The pod of the attempt that the job's status is at, if it exists for certain.
     pub pod: Option<PodFacts>,
+    /// What this process knows about that pod's creation.
+    pub creation: Creation,
     /// What Buildkite last said about the job. Standalone jobs have none.
     pub remote: Option<Remote>,
     /// What the job refers to by name.
@@ -61,8 +67,12 @@ pub struct Rules {
     pub start_deadline: SignedDuration,
     /// How long an image may fail to be pulled for reasons that can pass.
     pub image_pull_grace: SignedDuration,
-    /// How long a BuildJob stays after its end.
-    pub retention: SignedDuration,
+    /// How long a BuildJob that came from a queue stays after it succeeded or was cancelled.
+    pub succeeded_ttl: SignedDuration,
+    /// How long any other stays after its end.
+    pub failed_ttl: SignedDuration,
+    /// Whether the pod of a job that failed stays as long as its BuildJob.
+    pub keep_pod_on_failure: bool,
     /// How many pods a job may have before no agent took it for good.
     pub max_attempts: u32,
 }
@@ -99,7 +109,10 @@ pub enum Action {
     /// Put the reason on the job's timeline in Buildkite.
     Notify(Verdict),
     /// Delete the BuildJob.
-    DeleteJob,
+    DeleteJob {
+        /// How it ended, if that is not on record: then it goes only if it is still the one that was observed.
+        unrecorded: Option<Box<BuildJobStatus>>,
+    },
 }
 
 /// What to do next about a BuildJob.
@@ -161,31 +174,50 @@ impl Case<'_> {
         self.seen.remote.filter(|remote| age(remote) < FRESH).map(|remote| remote.state)
     }
 
-    fn write(&self, status: BuildJobStatus) -> Action {
+    fn write(status: BuildJobStatus) -> Action {
+        Action::WriteStatus(Box::new(status))
+    }
+
+    /// The status as it should be now, whatever is on record.
+    fn current(&self) -> BuildJobStatus {
         let observed_generation = self.seen.job.metadata.generation;
-        Action::WriteStatus(Box::new(BuildJobStatus { observed_generation, ..status }))
+        let recorded = BuildJobStatus { observed_generation, ..self.status.clone() };
+        match &self.seen.pod {
+            None => recorded,
+            Some(facts) => start::progress(recorded, facts, self.seen.now),
+        }
     }
 
     /// The status of a job that has ended.
-    fn ended(&self, phase: Phase, verdict: Verdict) -> Action {
-        self.write(BuildJobStatus {
+    fn ended(&self, phase: Phase, verdict: Verdict) -> BuildJobStatus {
+        BuildJobStatus {
             phase,
             exit_status: verdict.exit_status,
             finished_at: Some(Time(self.seen.now)),
             waiting_for: None,
             verdict: Some(verdict),
-            ..self.status.clone()
-        })
+            ..self.current()
+        }
     }
 
-    /// The job has ended and there is nobody left to tell.
+    /// The job has ended and there is nobody left to tell. If nothing of it is to stay, nothing is written either:
+    /// Buildkite has the record.
     fn conclude(&self, (phase, verdict): (Phase, Verdict)) -> Decision {
-        Decision { actions: vec![self.ended(phase, verdict)], ..Decision::default() }
+        let status = self.ended(phase, verdict);
+        let leaves_at_once = matches!(phase, Phase::Succeeded | Phase::Canceled)
+            && cleanup::time_to_live(self, phase).is_zero();
+        let actions = if leaves_at_once {
+            cleanup::remove_all(self, Some(Box::new(status)))
+        } else {
+            vec![Self::write(status)]
+        };
+        Decision { actions, ..Decision::default() }
     }
 
     /// The agent that had the job is gone. Buildkite will notice by itself; the reason comes from us.
     fn lose(&self, verdict: Verdict) -> Decision {
-        let actions = vec![self.ended(Phase::Failed, verdict.clone()), Action::Notify(verdict)];
+        let ended = Self::write(self.ended(Phase::Failed, verdict.clone()));
+        let actions = vec![ended, Action::Notify(verdict)];
         Decision { actions, ..Decision::default() }
     }
 
@@ -194,9 +226,13 @@ impl Case<'_> {
         if self.is_standalone() {
             return self.conclude((Phase::Failed, verdict));
         }
-        let recorded = self.write(BuildJobStatus { verdict: Some(verdict.clone()), ..self.status.clone() });
-        let actions =
-            vec![recorded, Action::FinishRemote(verdict.clone()), self.ended(Phase::Failed, verdict)];
+        let recorded = Self::write(BuildJobStatus {
+            verdict: Some(verdict.clone()),
+            waiting_for: None,
+            ..self.current()
+        });
+        let ended = Self::write(self.ended(Phase::Failed, verdict.clone()));
+        let actions = vec![recorded, Action::FinishRemote(verdict), ended];
         Decision { actions, ask_remote: true, ..Decision::default() }
     }
 }

@@ -25,6 +25,8 @@ pub struct PodFacts {
     pub created_at: Option<Timestamp>,
     /// When a kubelet took it.
     pub accepted_at: Option<Timestamp>,
+    /// When the last of the containers that have started did.
+    pub started_at: Option<Timestamp>,
     /// When somebody asked for its deletion.
     pub deleting_since: Option<Timestamp>,
     /// The node it is on.
@@ -102,6 +104,7 @@ impl PodFacts {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             created_at: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
             accepted_at: status.start_time.map(|time| time.0),
+            started_at: statuses.iter().filter_map(started_at).max(),
             deleting_since: deleting_since(pod),
             node: spec.node_name.clone(),
             failed: status.phase.as_deref() == Some("Failed"),
@@ -265,6 +268,13 @@ impl ContainerState {
             message: waiting.message.unwrap_or_default().trim().to_owned(),
         }
     }
+}
+
+fn started_at(status: &ContainerStatus) -> Option<Timestamp> {
+    let state = status.state.as_ref()?;
+    let running = state.running.as_ref().and_then(|running| running.started_at.as_ref());
+    let ended = state.terminated.as_ref().and_then(|ended| ended.started_at.as_ref());
+    running.or(ended).map(|time| time.0)
 }
 
 /// The API server stamps a pod with the end of its grace period.

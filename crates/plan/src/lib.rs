@@ -5,6 +5,7 @@
 //! - [`plugin`]: the `kubernetes` plugin in a job's list of plugins
 //! - [`pod`]: BuildJob → Pod
 //! - [`facts`]: Pod → what matters about it
+//! - [`recall`]: what a process remembers about a BuildJob beyond its caches
 //! - [`remote`]: what Buildkite says about a job
 //! - [`decide`]: BuildJob + facts + Buildkite's word + now → what to do next
 //! - [`environment`]: BuildJob + BuildEnvironments → containers, and what the pod must have for them
@@ -17,6 +18,7 @@ pub mod facts;
 pub mod intake;
 pub mod plugin;
 pub mod pod;
+pub mod recall;
 pub mod remote;
 pub mod surroundings;
 pub mod verdicts;

@@ -78,9 +78,12 @@ pub struct PodConfig {
     pub start_deadline_seconds: u32,
     /// How long an image may fail to be pulled for reasons that can pass.
     pub image_pull_grace_seconds: u32,
-    /// How long a BuildJob stays after it failed, or after it succeeded if it was applied by hand. Those that
-    /// the JobSpawner made go as soon as they have succeeded: Buildkite has their record.
-    pub retention_seconds: u32,
+    /// How long a BuildJob that the JobSpawner made stays after it succeeded or was cancelled: Buildkite has its record.
+    pub succeeded_ttl_seconds: u32,
+    /// How long a BuildJob stays after it failed, or after any end if it was applied by hand.
+    pub failed_ttl_seconds: u32,
+    /// Whether the pod of a job that failed stays as long as its BuildJob.
+    pub keep_pod_on_failure: bool,
 }
 
 impl Default for PodConfig {
@@ -111,7 +114,9 @@ impl Default for PodConfig {
             termination_grace_period_seconds: 60,
             start_deadline_seconds: 900,
             image_pull_grace_seconds: 30,
-            retention_seconds: 600,
+            succeeded_ttl_seconds: 0,
+            failed_ttl_seconds: 600,
+            keep_pod_on_failure: false,
         }
     }
 }

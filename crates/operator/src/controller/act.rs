@@ -2,7 +2,10 @@
 
 use bk_api::{BuildJob, BuildJobStatus, Fault, Verdict, names};
 use bk_buildkite::stacks::{FINISH_DETAIL_MAX, FinishJob, NOTIFICATION_DETAIL_MAX, Notification, crop};
-use bk_plan::decide::{self, Action, Decision, Observed};
+use bk_plan::{
+    decide::{self, Action, Decision, Observed},
+    recall::{Creation, Recall},
+};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, Resource, ResourceExt,
@@ -66,12 +69,18 @@ impl Round<'_> {
     async fn step(&mut self, action: &Action) -> Result<Progress, Error> {
         let Self { context, job, .. } = *self;
         match action {
-            Action::CreatePod(pod) => return create_pod(context, job, pod).await,
+            Action::CreatePod(pod) => {
+                let created = create_pod(context, job, pod).await;
+                let done = matches!(created, Ok(Progress::Continue));
+                let creation = if done { Creation::Done } else { Creation::Failed };
+                context.recalls.note(job, |recall| recall.created(attempt_of(pod), creation));
+                return created;
+            }
             Action::DeletePod { name, uid } => delete_pod(context, name, uid).await?,
             Action::WriteStatus(status) => return self.write_status(status).await,
             Action::FinishRemote(verdict) => return finish_remote(context, job, verdict).await,
             Action::Notify(verdict) => notify(context, job, verdict).await,
-            Action::DeleteJob => delete_job(context, job).await?,
+            Action::DeleteJob { unrecorded } => return self.delete_job(unrecorded.as_deref()).await,
         }
         Ok(Progress::Continue)
     }
@@ -90,7 +99,10 @@ impl Round<'_> {
         });
         let params = PatchParams::apply(names::FIELD_MANAGER).force();
         match api.patch_status(&name, &params, &Patch::Apply(&patch)).await {
-            Ok(written) => self.version = written.resource_version(),
+            Ok(written) => {
+                let before = std::mem::replace(&mut self.version, written.resource_version());
+                context.recalls.note(job, |recall| recall.wrote(before));
+            }
             // Changed or deleted meanwhile.
             Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => {
                 return Ok(Progress::Overtaken);
@@ -103,6 +115,46 @@ impl Round<'_> {
         report(context, job, status).await;
         Ok(Progress::Continue)
     }
+
+    /// Deletes the BuildJob. If its end is not on record, a decision on an old view must not decide over it.
+    async fn delete_job(&self, unrecorded: Option<&BuildJobStatus>) -> Result<Progress, Error> {
+        let Self { context, job, .. } = *self;
+        let name = job.name_any();
+        let api = Api::<BuildJob>::namespaced(context.client.clone(), &context.namespace);
+        let preconditions = Preconditions {
+            uid: job.metadata.uid.clone(),
+            resource_version: unrecorded.and_then(|_| self.version.clone()),
+        };
+        let params = DeleteParams {
+            propagation_policy: Some(PropagationPolicy::Background),
+            preconditions: Some(preconditions),
+            ..DeleteParams::default()
+        };
+        match api.delete(&name, &params).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) && unrecorded.is_none() => {}
+            Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
+                return Ok(Progress::Overtaken);
+            }
+            Err(error) => {
+                return Err(Error::kubernetes(format!("delete BuildJob {}/{name}", context.namespace))(
+                    error,
+                ));
+            }
+        }
+        context.recalls.note(job, Recall::deleted);
+        if let Some(status) = unrecorded {
+            report(context, job, status).await;
+        }
+        tracing::debug!("BuildJob deleted");
+        Ok(Progress::Continue)
+    }
+}
+
+/// The attempt that a pod is.
+fn attempt_of(pod: &Pod) -> u32 {
+    let annotation = pod.annotations().get(names::ANNOTATION_ATTEMPT);
+    annotation.and_then(|attempt| attempt.parse().ok()).unwrap_or_default()
 }
 
 async fn create_pod(context: &Context, job: &BuildJob, pod: &Pod) -> Result<Progress, Error> {
@@ -136,23 +188,6 @@ async fn delete_pod(context: &Context, name: &str, uid: &str) -> Result<(), Erro
         Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
         Err(error) => {
             return Err(Error::kubernetes(format!("delete pod {}/{name}", context.namespace))(error));
-        }
-    }
-    Ok(())
-}
-
-async fn delete_job(context: &Context, job: &BuildJob) -> Result<(), Error> {
-    let name = job.name_any();
-    let api = Api::<BuildJob>::namespaced(context.client.clone(), &context.namespace);
-    let params = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Background),
-        ..only(job.metadata.uid.as_deref().unwrap_or_default())
-    };
-    match api.delete(&name, &params).await {
-        Ok(_) => tracing::debug!("BuildJob deleted"),
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-        Err(error) => {
-            return Err(Error::kubernetes(format!("delete BuildJob {}/{name}", context.namespace))(error));
         }
     }
     Ok(())

@@ -3,7 +3,13 @@
 use std::borrow::Cow;
 
 use bk_api::{BuildJob, names};
-use bk_plan::{facts::PodFacts, intake, plugin::PluginError, remote::Remote};
+use bk_plan::{
+    facts::PodFacts,
+    intake,
+    plugin::PluginError,
+    recall::{Creation, Recall},
+    remote::Remote,
+};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, runtime::reflector::ObjectRef};
@@ -19,17 +25,24 @@ use crate::{
 pub(super) struct Observation<'a> {
     pub(super) job: Cow<'a, BuildJob>,
     pub(super) pod: Option<PodFacts>,
+    pub(super) creation: Creation,
     pub(super) remote: Option<Remote>,
     pub(super) unreadable: Option<PluginError>,
 }
 
 /// Looks at everything that concerns a BuildJob.
-pub(super) async fn observe<'a>(context: &Context, job: &'a BuildJob) -> Result<Observation<'a>, Error> {
-    let pod = pod(context, job).await?.map(|pod| PodFacts::of(&pod));
+pub(super) async fn observe<'a>(
+    context: &Context,
+    job: &'a BuildJob,
+    recall: &Recall,
+) -> Result<Observation<'a>, Error> {
+    let creation = recall.creation(job.status_or_default().attempt);
+    let pod = pod(context, job, creation).await?.map(|pod| PodFacts::of(&pod));
     let remote = context.remote.get(&ObjectRef::from_obj(job));
-    let mut seen = Observation { job: Cow::Borrowed(job), pod, remote, unreadable: None };
+    let mut seen = Observation { job: Cow::Borrowed(job), pod, creation, remote, unreadable: None };
     let status = job.status_or_default();
-    if intake::needs_details(job) && status.pod_name.is_none() && !status.phase.is_terminal() {
+    let has_pod = seen.pod.is_some() || status.pod_name.is_some();
+    if intake::needs_details(job) && !has_pod && !status.phase.is_terminal() {
         complete(context, &mut seen).await?;
     }
     Ok(seen)
@@ -40,16 +53,18 @@ pub(super) fn uuid(job: &BuildJob) -> Option<Uuid> {
     job.job_uuid()?.parse().ok()
 }
 
-/// The pod of the current attempt. If the status names one that is not in the cache, the API server is
-/// asked: a cache may lag, and much follows from a pod's absence.
-async fn pod(context: &Context, job: &BuildJob) -> Result<Option<Pod>, Error> {
+/// The pod of the current attempt. If one that should exist is not in the cache, the API server is asked: a
+/// cache may lag, and much follows from a pod's absence.
+async fn pod(context: &Context, job: &BuildJob, creation: Creation) -> Result<Option<Pod>, Error> {
     context.pods.complete().await;
     let status = job.status_or_default();
     let name = status.pod_name.clone().unwrap_or_else(|| names::pod(&job.name_any(), status.attempt));
     let cached = context.pods.get(&ObjectRef::new(&name).within(&context.namespace));
     let pod = match cached {
         Some(pod) => Some(pod.as_ref().clone()),
-        None if status.pod_name.is_some() && !status.phase.is_terminal() => {
+        None if (status.pod_name.is_some() || creation != Creation::Unknown)
+            && !status.phase.is_terminal() =>
+        {
             Api::<Pod>::namespaced(context.client.clone(), &context.namespace)
                 .get_opt(&name)
                 .await

@@ -9,6 +9,7 @@ use std::{
 use bk_api::BuildJob;
 use bk_plan::{
     decide::{Decision, Observed, decide},
+    recall::Recall,
     surroundings::Surroundings,
 };
 use jiff::Timestamp;
@@ -27,6 +28,9 @@ use crate::{cache::Cache, error::Error};
 
 /// How soon to look again when the view that a decision was based on turned out to be old.
 const SOON: Duration = Duration::from_millis(200);
+
+/// How soon to look again at the latest when the cache shows what has been overwritten.
+const OUTDATED: Duration = Duration::from_secs(5);
 
 /// How soon to look again at the latest when Buildkite refused to end a job; its next word wakes us sooner.
 const UNSETTLED: Duration = Duration::from_secs(5);
@@ -47,10 +51,20 @@ pub(super) async fn reconcile(job: Arc<BuildJob>, context: Arc<Context>) -> Resu
 }
 
 async fn round(job: &BuildJob, context: &Context) -> Result<Action, Error> {
-    let observation = observe::observe(context, job).await?;
+    let recall = context.recalls.of(job);
+    let version = job.resource_version();
+    let outdated = recall.is_outdated(version.as_deref());
+    tracing::debug!(version, outdated, "round");
+    if outdated {
+        // The watch is about to bring what is newer.
+        return Ok(Action::requeue(OUTDATED));
+    }
+    context.recalls.note(job, Recall::seen);
+    let observation = observe::observe(context, job, &recall).await?;
     let seen = Observed {
         job: &observation.job,
         pod: observation.pod.clone(),
+        creation: observation.creation,
         remote: observation.remote,
         surroundings: Surroundings::default(),
         unreadable: observation.unreadable.clone(),

@@ -3,11 +3,16 @@
 use bk_api::{BuildJobStatus, Phase};
 use jiff::SignedDuration;
 
-use super::{Action, Case, Decision};
-use crate::{pod, remote::RemoteState, verdicts};
+use super::{Action, Case, Decision, start};
+use crate::{pod, recall::Creation, remote::RemoteState, verdicts};
 
 pub(super) fn decide(case: &Case<'_>) -> Decision {
-    if case.status.pod_name.is_some() {
+    let was_created = match case.seen.creation {
+        Creation::Done => true,
+        Creation::Failed => false,
+        Creation::Unknown => case.status.pod_name.is_some(),
+    };
+    if was_created {
         return vanished(case);
     }
     match (case.remote_state(), case.seen.job.job_uuid()) {
@@ -21,10 +26,10 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
     if let Some(error) = &case.seen.unreadable {
         return case.fail_unacquired(verdicts::unreadable_plugins(error));
     }
-    create(case, case.status.clone())
+    create(case, case.current())
 }
 
-/// The status names a pod, and it does not exist.
+/// There was a pod, or may have been one, and it does not exist.
 fn vanished(case: &Case<'_>) -> Decision {
     if case.is_standalone() {
         return case.conclude((Phase::Failed, verdicts::agent_lost(None)));
@@ -49,10 +54,10 @@ fn replace(case: &Case<'_>) -> Decision {
         node_name: None,
         waiting_for: None,
         started_at: None,
-        ..case.status.clone()
+        ..case.current()
     };
     let mut decision = create(case, status.clone());
-    decision.actions.insert(0, case.write(status));
+    decision.actions.insert(0, Case::write(status));
     decision
 }
 
@@ -61,10 +66,11 @@ fn create(case: &Case<'_>, status: BuildJobStatus) -> Decision {
         Ok(pod) => pod,
         Err(error) => return case.fail_unacquired(verdicts::invalid_spec(&error)),
     };
-    let status = BuildJobStatus { phase: Phase::Starting, pod_name: pod.metadata.name.clone(), ..status };
-    Decision {
-        actions: vec![Action::CreatePod(Box::new(pod)), case.write(status)],
-        ask_remote: !case.is_standalone(),
-        look_again: Some(case.rules.start_deadline),
+    let pod_name = pod.metadata.name.clone();
+    let mut actions = vec![Action::CreatePod(Box::new(pod))];
+    // Nobody but the status could tell later that it had a pod.
+    if case.is_standalone() && status.pod_name != pod_name {
+        actions.insert(0, Case::write(BuildJobStatus { pod_name, ..status }));
     }
+    Decision { actions, ask_remote: !case.is_standalone(), look_again: Some(start::SETTLING) }
 }

@@ -1,31 +1,43 @@
 //! After the end: the pod goes, then the BuildJob.
 
-use bk_api::{Phase, names::LABEL_SPAWNED_FROM};
+use bk_api::{BuildJobStatus, Phase, names::LABEL_SPAWNED_FROM};
 use jiff::SignedDuration;
 
-use super::{Action, Case, Decision, WITHOUT_EVENT};
+use super::{Action, Case, Decision};
 
 pub(super) fn decide(case: &Case<'_>) -> Decision {
-    if let Some(facts) = &case.seen.pod {
-        let mut decision = Decision::wait(false, WITHOUT_EVENT);
-        if !facts.is_deleting() {
-            decision.actions.push(Action::DeletePod { name: facts.name.clone(), uid: facts.uid.clone() });
-        }
-        return decision;
+    let phase = case.status.phase;
+    let left = time_to_live(case, phase) - since_end(case);
+    // A pod that does not go, because its node is dead or a stranger holds it, does not hold the BuildJob.
+    if !left.is_positive() {
+        return Decision { actions: remove_all(case, None), ..Decision::default() };
     }
-    let left = retention(case) - since_end(case);
-    if left <= SignedDuration::ZERO {
-        return Decision { actions: vec![Action::DeleteJob], ..Decision::default() };
+    let keeps_pod = case.rules.keep_pod_on_failure && matches!(phase, Phase::Failed | Phase::TimedOut);
+    let mut decision = Decision::wait(false, left);
+    if !keeps_pod {
+        decision.actions.extend(remove_pod(case));
     }
-    Decision::wait(false, left)
+    decision
 }
 
-/// Jobs that Buildkite sent leave no trace here if all went well: their record is in Buildkite.
-fn retention(case: &Case<'_>) -> SignedDuration {
+/// The BuildJob and its pod go in one round. If the operator ends in between, the pod loses its owner and goes as well.
+pub(super) fn remove_all(case: &Case<'_>, unrecorded: Option<Box<BuildJobStatus>>) -> Vec<Action> {
+    [Action::DeleteJob { unrecorded }].into_iter().chain(remove_pod(case)).collect()
+}
+
+/// The deletion of the pod, unless there is none or it is on its way out.
+pub(super) fn remove_pod(case: &Case<'_>) -> Option<Action> {
+    let facts = case.seen.pod.as_ref().filter(|facts| !facts.is_deleting())?;
+    Some(Action::DeletePod { name: facts.name.clone(), uid: facts.uid.clone() })
+}
+
+/// How long the BuildJob stays after such an end. Those that came from a queue need leave no trace here if all
+/// went well: their record is in Buildkite.
+pub(super) fn time_to_live(case: &Case<'_>, phase: Phase) -> SignedDuration {
     let spawned = case.seen.job.metadata.labels.iter().flatten().any(|(key, _)| key == LABEL_SPAWNED_FROM);
-    match case.status.phase {
-        Phase::Succeeded | Phase::Canceled if spawned => SignedDuration::ZERO,
-        _ => case.rules.retention,
+    match phase {
+        Phase::Succeeded | Phase::Canceled if spawned => case.rules.succeeded_ttl,
+        _ => case.rules.failed_ttl,
     }
 }
 

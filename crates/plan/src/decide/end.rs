@@ -3,7 +3,7 @@
 use bk_api::{BuildJobStatus, Phase, Verdict};
 use jiff::SignedDuration;
 
-use super::{Action, Case, Decision};
+use super::{Action, Case, Decision, cleanup};
 use crate::{facts::PodFacts, remote::RemoteState, verdicts};
 
 /// How long the pod's own record of the end may lag behind Buildkite's.
@@ -25,7 +25,7 @@ pub(super) fn by_remote(case: &Case<'_>) -> Option<Decision> {
         RemoteState::Finished => Some(match &case.seen.pod {
             Some(facts) if facts.managed_ended() => by_exit_status(case, facts),
             // The agent reports the end a moment before the kubelet does.
-            Some(_) if case.seen.now.duration_since(remote.asked_at) < LAG => Decision::wait(false, LAG),
+            Some(_) if heard_lately(case) => Decision::wait(false, LAG),
             _ => case.conclude(verdicts::result_unknown()),
         }),
         RemoteState::Waiting | RemoteState::Acquired | RemoteState::Unknown => None,
@@ -86,8 +86,11 @@ fn not_acquired(case: &Case<'_>, facts: &PodFacts) -> Decision {
         return case.fail_unacquired(verdicts::agent_not_started(Some(facts), attempts));
     }
     let mut decision = Decision::wait(true, SignedDuration::from_secs(1));
-    if !facts.is_deleting() {
-        decision.actions.push(Action::DeletePod { name: facts.name.clone(), uid: facts.uid.clone() });
+    if let Some(removal) = cleanup::remove_pod(case) {
+        // Once it is gone, only the record can tell that it counts as an attempt.
+        let recorded = case.status.pod_name.is_some();
+        decision.actions.extend((!recorded).then(|| Case::write(case.current())));
+        decision.actions.push(removal);
     }
     decision
 }
@@ -96,31 +99,37 @@ fn not_acquired(case: &Case<'_>, facts: &PodFacts) -> Decision {
 pub(super) fn settle(case: &Case<'_>, verdict: Verdict) -> Decision {
     match case.remote_state() {
         None | Some(RemoteState::Waiting) if !case.is_standalone() => Decision {
-            actions: vec![Action::FinishRemote(verdict.clone()), case.ended(Phase::Failed, verdict)],
+            actions: vec![
+                Action::FinishRemote(verdict.clone()),
+                Case::write(case.ended(Phase::Failed, verdict)),
+            ],
             ask_remote: true,
             look_again: Some(SignedDuration::from_secs(1)),
         },
         Some(RemoteState::Acquired) => overtaken(case),
         Some(RemoteState::Canceled) => case.conclude(verdicts::canceled()),
         Some(RemoteState::TimedOut) => case.conclude(verdicts::timed_out()),
-        Some(RemoteState::Finished) if passed(case) => {
-            // An agent was quicker than the verdict, and is done.
-            case.conclude((Phase::Succeeded, verdicts::passed()))
-        }
+        Some(RemoteState::Finished) => match case.seen.pod.as_ref().filter(|facts| facts.managed_ended()) {
+            // An agent was quicker than the verdict, and is done: it would not end well if it had been refused.
+            Some(facts) if facts.agent.exit_status() == Some(0) => {
+                case.conclude(verdicts::by_exit_status(facts))
+            }
+            Some(facts) if !facts.is_over() && heard_lately(case) => Decision::wait(false, LAG),
+            _ => case.conclude((Phase::Failed, verdict)),
+        },
         _ => case.conclude((Phase::Failed, verdict)),
     }
 }
 
-/// An agent took the job before Buildkite heard the verdict: what comes of the job is the agent's to say.
-fn overtaken(case: &Case<'_>) -> Decision {
-    let status =
-        BuildJobStatus { verdict: None, exit_status: None, finished_at: None, ..case.status.clone() };
-    let mut decision = Decision::wait(true, SignedDuration::from_secs(1));
-    decision.actions.push(case.write(status));
-    decision
+/// Whether the pod's own record may still lag behind Buildkite's.
+fn heard_lately(case: &Case<'_>) -> bool {
+    case.seen.remote.is_some_and(|remote| case.seen.now.duration_since(remote.asked_at) < LAG)
 }
 
-fn passed(case: &Case<'_>) -> bool {
-    let facts = case.seen.pod.as_ref().filter(|facts| facts.managed_ended());
-    facts.is_some_and(|facts| verdicts::by_exit_status(facts).0 == Phase::Succeeded)
+/// An agent took the job before Buildkite heard the verdict: what comes of the job is the agent's to say.
+fn overtaken(case: &Case<'_>) -> Decision {
+    let status = BuildJobStatus { verdict: None, exit_status: None, finished_at: None, ..case.current() };
+    let mut decision = Decision::wait(true, SignedDuration::from_secs(1));
+    decision.actions.push(Case::write(status));
+    decision
 }

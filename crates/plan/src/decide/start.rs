@@ -18,6 +18,10 @@ const LEASE: SignedDuration = SignedDuration::from_mins(5);
 /// How soon to look again while Buildkite is asked.
 const SOON: SignedDuration = SignedDuration::from_secs(5);
 
+/// How long a start, or an agent that is about to take the job, may take without being put on record. Times are
+/// rounded down to the second, so it may be one less.
+pub(super) const SETTLING: SignedDuration = SignedDuration::from_secs(3);
+
 pub(super) fn decide(case: &Case<'_>, facts: &PodFacts) -> Decision {
     let acquired = case.seen.remote.filter(|remote| remote.state == RemoteState::Acquired);
     if let Some(decision) = acquired.is_none().then(|| give_up(case, facts)).flatten() {
@@ -32,6 +36,10 @@ pub(super) fn decide(case: &Case<'_>, facts: &PodFacts) -> Decision {
         // Until an agent has the job, only Buildkite knows whether it has been cancelled.
         decision.ask_remote = !case.is_standalone();
         decision.look_again = Some(deadline(case, facts));
+    }
+    let unsettled = unsettled(case, facts);
+    if case.current().phase != case.status.phase && unsettled.is_positive() {
+        decision.look_again = decision.look_again.min(Some(unsettled));
     }
     decision.look_again = decision.look_again.map(not_at_once);
     decision
@@ -56,23 +64,39 @@ fn give_up(case: &Case<'_>, facts: &PodFacts) -> Option<Decision> {
         .then(|| case.fail_unacquired(verdicts::start_timeout(Some(facts), deadline.as_secs())))
 }
 
-/// Brings the status up to date.
+/// Brings the status up to date, if there is something worth a write.
 fn follow(case: &Case<'_>, facts: &PodFacts) -> Decision {
+    let status = case.current();
+    // What a pod waits for changes with every step of its start; only what lasts is worth a write.
+    let worth_writing = if status.phase == case.status.phase {
+        tells_more(&status, &case.status) && lasts(facts)
+    } else {
+        !unsettled(case, facts).is_positive()
+    };
+    let actions = if worth_writing { vec![Case::write(status)] } else { Vec::new() };
+    Decision { actions, ..Decision::default() }
+}
+
+/// What a pod's facts make of a status.
+pub(super) fn progress(recorded: BuildJobStatus, facts: &PodFacts, now: Timestamp) -> BuildJobStatus {
     let started = facts.all_started();
-    let status = BuildJobStatus {
-        phase: if started { Phase::Running } else { Phase::Starting },
+    BuildJobStatus {
+        phase: if started || recorded.phase == Phase::Running { Phase::Running } else { Phase::Starting },
         pod_name: Some(facts.name.clone()),
         node_name: facts.node.clone(),
         waiting_for: lasts(facts).then(|| verdicts::waiting_for(facts)).flatten(),
-        started_at: case.status.started_at.clone().or_else(|| started.then_some(Time(case.seen.now))),
-        ..case.status.clone()
-    };
-    // What a pod waits for changes with every step of its start; only what lasts is worth a write.
-    let worth_writing = status.phase != case.status.phase
-        || status.node_name != case.status.node_name && started
-        || tells_more(&status, &case.status) && lasts(facts);
-    let actions = if worth_writing { vec![case.write(status)] } else { Vec::new() };
-    Decision { actions, ..Decision::default() }
+        started_at: recorded.started_at.clone().or_else(|| started.then_some(Time(now))),
+        ..recorded
+    }
+}
+
+/// How long the next phase may still pass unrecorded: a step that the next one follows at once is not worth a write.
+fn unsettled(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
+    if !facts.all_started() {
+        return if lasts(facts) { SignedDuration::ZERO } else { SETTLING - since(case, facts.created_at) };
+    }
+    let taken = case.is_standalone() || case.remote_state() == Some(RemoteState::Acquired);
+    if taken { SignedDuration::ZERO } else { SETTLING - since(case, facts.started_at.or(facts.created_at)) }
 }
 
 /// The time until the job has had its chance to start.

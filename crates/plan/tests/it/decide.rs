@@ -1,4 +1,5 @@
-//! Observed → decided, case by case. The rules: 120 s to start, 30 s for an image, 60 s of retention, 3 pods.
+//! Observed → decided, case by case. The rules: 120 s to start, 30 s for an image, failures stay for 60 s,
+//! 3 pods at most.
 
 mod properties;
 mod reasons;
@@ -8,6 +9,7 @@ use bk_api::{Phase, VerdictCode};
 use bk_plan::{
     decide::{Action, refused},
     facts::PodFacts,
+    recall::Creation,
     remote::RemoteState::{self, Acquired, Canceled, Finished, NeverRan, TimedOut, Unknown, Waiting},
 };
 use rstest::rstest;
@@ -17,19 +19,32 @@ use scene::{
 };
 
 #[rstest]
-#[case::a_new_job(buildkite(), "create nightly; write Starting; ask; again in 2m")]
-#[case::a_new_standalone_job(standalone(), "create nightly; write Starting; again in 2m")]
+#[case::a_new_job(buildkite(), "create nightly; ask; again in 3s")]
+#[case::a_new_standalone_job(standalone(), "write Pending; create nightly; again in 3s")]
+#[case::a_standalone_job_whose_pod_could_not_be_made(
+    standalone().announced().creation(Creation::Failed),
+    "create nightly; again in 3s"
+)]
+#[case::a_standalone_job_whose_pod_may_have_run(standalone().announced(), "write Failed AgentLost")]
+#[case::a_pod_that_was_made_and_is_gone(
+    buildkite().creation(Creation::Done).word(Waiting, 1).at(2),
+    "write Pending #1; create nightly-try1; ask; again in 3s"
+)]
 #[case::a_job_that_has_had_no_pod_for_long(
     buildkite().word(Waiting, 9_999).at(10_000),
-    "create nightly; write Starting; ask; again in 2m"
+    "create nightly; ask; again in 3s"
 )]
 #[case::a_pod_whose_status_was_never_written_is_adopted(
     buildkite().pod(pod(pending(), pending())).at(2),
-    "write Starting; ask; again in 1m 59s"
+    "ask; again in 2s"
+)]
+#[case::a_start_that_takes_its_time(
+    buildkite().pod(pod(pending(), pending())).at(4),
+    "write Starting; ask; again in 1m 57s"
 )]
 #[case::an_attempt_whose_pod_was_never_made(
     buildkite().attempt(1).word(Waiting, 1).at(2),
-    "create nightly-try1; write Starting #1; ask; again in 2m"
+    "create nightly-try1; ask; again in 3s"
 )]
 #[case::cancelled_before_it_began(buildkite().word(Canceled, 0), "write Canceled Canceled")]
 #[case::expired_before_it_began(buildkite().word(NeverRan, 0), "write Canceled Canceled")]
@@ -169,6 +184,15 @@ fn until_all_containers_run(#[case] scene: Scene, #[case] expected: &str) {
 #[case::all_started(
     buildkite().starting(0).pod(pod(running(), running())).word(Waiting, 9).at(10),
     "write Running; ask; again in 2m"
+)]
+#[case::all_started_just_now(
+    buildkite().pod(pod(running(), running())).word(Waiting, 3).at(3), "ask; again in 2s"
+)]
+#[case::an_agent_has_taken_it(
+    buildkite().pod(pod(running(), running())).word(Acquired, 3).at(3), "write Running; again in 5m"
+)]
+#[case::a_standalone_job_has_started(
+    standalone().announced().pod(pod(running(), running())).at(3), "write Running; again in 5m"
 )]
 #[case::nobody_has_taken_it_yet(
     buildkite().running_since(10).pod(pod(running(), running())).word(Waiting, 19).at(20),
@@ -326,7 +350,7 @@ fn when_the_pod_has_ended(
 )]
 #[case::its_pod_is_gone(
     buildkite().starting(0).word(Waiting, 22).at(23),
-    "write Pending #1; create nightly-try1; write Starting #1; ask; again in 2m"
+    "write Pending #1; create nightly-try1; ask; again in 3s"
 )]
 #[case::its_pod_is_gone_and_the_word_is_old(
     buildkite().starting(0).word(Waiting, 18).at(23),
@@ -335,7 +359,7 @@ fn when_the_pod_has_ended(
 #[case::its_pod_is_gone_and_nobody_has_asked(buildkite().starting(0).at(23), "ask; again in 1s")]
 #[case::its_last_agent_died(
     buildkite().starting(2).pod(pod(running(), ended(1, 20))).word(Waiting, 22).at(22),
-    "write Starting #2 AgentNotStarted; finish AgentNotStarted -1; write Failed #2 AgentNotStarted -1; ask"
+    "write Running #2 AgentNotStarted; finish AgentNotStarted -1; write Failed #2 AgentNotStarted -1; ask"
 )]
 #[case::its_last_pod_is_gone(
     buildkite().starting(2).word(Waiting, 22).at(22),
@@ -370,11 +394,22 @@ fn the_pod_of_a_running_job_is_gone(#[case] word: RemoteState, #[case] expected:
 #[case::the_job_is_gone(buildkite().word(Unknown, 22), "write Failed ImageUnavailable -1")]
 #[case::an_agent_was_quicker(
     buildkite().pod(pod(running(), running())).word(Acquired, 22),
-    "write Starting; ask; again in 1s"
+    "write Running; ask; again in 1s"
 )]
 #[case::an_agent_was_quicker_and_died(
     buildkite().pod(pod(running(), ended(1, 10))).word(Acquired, 22),
-    "write Starting; ask; again in 1s"
+    "write Running; ask; again in 1s"
+)]
+#[case::an_agent_was_quicker_and_failed(
+    buildkite().pod(pod(ended(3, 20), ended(0, 21))).word(Finished, 22),
+    "write Failed CommandFailed 3"
+)]
+#[case::the_agent_was_refused(
+    buildkite().pod(pod(ended(1, 20), ended(27, 21))).word(Finished, 22),
+    "write Failed ImageUnavailable -1"
+)]
+#[case::it_is_not_clear_whether_an_agent_was_quicker(
+    buildkite().pod(pod(ended(1, 20), running())).word(Finished, 22), "again in 30s"
 )]
 #[case::an_agent_was_quicker_and_is_done(
     buildkite().pod(pod(ended(0, 20), ended(0, 21))).word(Finished, 22),
@@ -412,10 +447,17 @@ fn a_standalone_job_whose_pod_is_gone_has_failed() {
 #[rstest]
 #[case::the_pod_goes_first(
     buildkite().ended(Phase::Succeeded, 20).pod(pod(ended(0, 19), running())).at(21),
-    "delete nightly u1; again in 5m"
+    "delete nightly u1; again in 59s"
 )]
 #[case::the_pod_is_going(
-    buildkite().ended(Phase::Succeeded, 20).pod(deleting(pod(ended(0, 19), running()))).at(900), "again in 5m"
+    buildkite().ended(Phase::Succeeded, 20).pod(deleting(pod(ended(0, 19), running()))).at(30), "again in 50s"
+)]
+#[case::the_pod_does_not_go(
+    buildkite().ended(Phase::Succeeded, 20).pod(deleting(pod(ended(0, 19), running()))).at(900), "delete the job"
+)]
+#[case::both_go_together(
+    buildkite().spawned().ended(Phase::Succeeded, 20).pod(pod(ended(0, 19), running())).at(21),
+    "delete the job; delete nightly u1"
 )]
 #[case::what_buildkite_sent_leaves_no_trace(
     buildkite().spawned().ended(Phase::Succeeded, 20).at(21), "delete the job"
@@ -430,6 +472,29 @@ fn a_standalone_job_whose_pod_is_gone_has_failed() {
 )]
 fn after_the_end(#[case] scene: Scene, #[case] expected: &str) {
     assert_eq!(scene.decides(), expected);
+}
+
+#[rstest]
+#[case::passed(pod(ended(0, 20), running()), Finished, "delete the job, Succeeded; delete nightly u1")]
+#[case::passed_and_is_on_its_way_out(
+    deleting_since(21, pod(ended(0, 20), running())),
+    Finished,
+    "delete the job, Succeeded"
+)]
+#[case::was_cancelled(pod(running(), running()), Canceled, "delete the job, Canceled; delete nightly u1")]
+#[case::failed(pod(ended(3, 20), running()), Finished, "write Failed CommandFailed 3")]
+fn what_came_from_a_queue_and(#[case] pod: PodFacts, #[case] word: RemoteState, #[case] expected: &str) {
+    assert_eq!(buildkite().spawned().running_since(10).pod(pod).word(word, 21).at(21).decides(), expected);
+}
+
+#[test]
+fn the_pod_of_a_failure_can_be_kept() {
+    let scene = buildkite().ended(Phase::Failed, 20).pod(pod(ended(1, 19), running())).at(21);
+    let mut rules = crate::fixtures::rules();
+    rules.keep_pod_on_failure = true;
+    assert_eq!(bk_plan::decide::decide(&scene.observed(), &rules).actions, []);
+    let late = bk_plan::decide::decide(&scene.at(80).observed(), &rules);
+    assert!(matches!(late.actions[..], [Action::DeleteJob { .. }, Action::DeletePod { .. }]), "{late:?}");
 }
 
 #[test]

@@ -33,7 +33,9 @@ pub(crate) fn rules() -> Rules {
         pod: pod_settings(),
         start_deadline: SignedDuration::from_secs(120),
         image_pull_grace: SignedDuration::from_secs(30),
-        retention: SignedDuration::from_secs(60),
+        succeeded_ttl: SignedDuration::ZERO,
+        failed_ttl: SignedDuration::from_secs(60),
+        keep_pod_on_failure: false,
         max_attempts: 3,
     }
 }

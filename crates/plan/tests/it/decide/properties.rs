@@ -110,6 +110,7 @@ prop_compose! {
 fn last_written(scene: &Scene) -> Option<bk_api::BuildJobStatus> {
     scene.decision().actions.into_iter().rev().find_map(|action| match action {
         Action::WriteStatus(status) => Some(*status),
+        Action::DeleteJob { unrecorded } => unrecorded.map(|status| *status),
         _ => None,
     })
 }
@@ -135,7 +136,7 @@ proptest! {
             return Ok(());
         }
         let writes = scene.decision().actions.into_iter().any(|action| {
-            !matches!(action, Action::DeletePod { .. } | Action::DeleteJob)
+            !matches!(action, Action::DeletePod { .. } | Action::DeleteJob { unrecorded: None })
         });
         prop_assert!(!writes);
     }

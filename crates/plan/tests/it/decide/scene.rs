@@ -7,6 +7,7 @@ use bk_plan::{
     decide::{Action, Decision, Observed, decide},
     facts::{ContainerFacts, ContainerState, PodFacts},
     plugin::PluginError,
+    recall::Creation,
     remote::{Remote, RemoteState},
     surroundings::Surroundings,
 };
@@ -21,6 +22,7 @@ pub(crate) struct Scene {
     pub(crate) job: BuildJob,
     pub(crate) pod: Option<PodFacts>,
     pub(crate) remote: Option<Remote>,
+    creation: Creation,
     unreadable: Option<PluginError>,
     pub(crate) now: Timestamp,
 }
@@ -43,7 +45,7 @@ pub(crate) fn standalone() -> Scene {
 pub(crate) fn scene(yaml: &str) -> Scene {
     let mut job = job(yaml);
     job.metadata.creation_timestamp = Some(Time(time(0)));
-    Scene { job, pod: None, remote: None, unreadable: None, now: time(0) }
+    Scene { job, pod: None, remote: None, creation: Creation::Unknown, unreadable: None, now: time(0) }
 }
 
 impl Scene {
@@ -102,6 +104,17 @@ impl Scene {
         self
     }
 
+    /// What this process knows about the creation of the pod.
+    pub(crate) fn creation(mut self, creation: Creation) -> Self {
+        self.creation = creation;
+        self
+    }
+
+    /// A standalone job's pod is named, and may exist.
+    pub(crate) fn announced(self) -> Self {
+        self.status(|status| status.pod_name = Some("nightly".to_owned()))
+    }
+
     pub(crate) fn unreadable(mut self) -> Self {
         self.unreadable = Some(PluginError::NotOneKey { index: 0 });
         self
@@ -128,6 +141,7 @@ impl Scene {
         Observed {
             job: &self.job,
             pod: self.pod.clone(),
+            creation: self.creation,
             remote: self.remote,
             surroundings: Surroundings::default(),
             unreadable: self.unreadable.clone(),
@@ -156,6 +170,7 @@ impl Scene {
     pub(crate) fn reason(&self) -> String {
         let verdict = self.decision().actions.into_iter().rev().find_map(|action| match action {
             Action::WriteStatus(status) => status.verdict,
+            Action::DeleteJob { unrecorded } => unrecorded?.verdict,
             _ => None,
         });
         verdict.map(|verdict| verdict.message).unwrap_or_default()
@@ -180,7 +195,8 @@ fn in_words(action: &Action) -> String {
             format!("finish {:?} {}", verdict.code, verdict.exit_status.unwrap_or_default())
         }
         Action::Notify(verdict) => format!("notify {:?}", verdict.code),
-        Action::DeleteJob => "delete the job".to_owned(),
+        Action::DeleteJob { unrecorded: None } => "delete the job".to_owned(),
+        Action::DeleteJob { unrecorded: Some(status) } => format!("delete the job, {:?}", status.phase),
     }
 }
 
@@ -201,6 +217,7 @@ pub(crate) fn pod(managed: ContainerState, agent: ContainerState) -> PodFacts {
         uid: "u1".to_owned(),
         created_at: Some(time(1)),
         accepted_at: Some(time(1)),
+        started_at: Some(time(2)),
         deleting_since: None,
         node: Some("node-1".to_owned()),
         failed: false,

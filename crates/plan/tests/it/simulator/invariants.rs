@@ -42,7 +42,7 @@ pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<St
             {
                 return Some("a verdict is struck out that nobody has overtaken".to_owned());
             }
-            Action::DeletePod { .. } | Action::DeleteJob => {}
+            Action::DeletePod { .. } | Action::DeleteJob { unrecorded: None } => {}
             _ if status.phase.is_terminal() => return Some(format!("{action:?} after the end")),
             _ => {}
         }
@@ -52,8 +52,10 @@ pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<St
     }
     // Events may be missed: only what is being deleted, or has just changed, needs no other look.
     let is_deleted = seen.job.metadata.deletion_timestamp.is_some();
-    let changes_job =
-        decision.actions.iter().any(|action| matches!(action, Action::WriteStatus(_) | Action::DeleteJob));
+    let changes_job = decision
+        .actions
+        .iter()
+        .any(|action| matches!(action, Action::WriteStatus(_) | Action::DeleteJob { .. }));
     if !is_deleted && !changes_job && decision.look_again.is_none() {
         return Some("nothing will happen any more".to_owned());
     }
@@ -85,8 +87,12 @@ pub(crate) fn of_notice(world: &mut World) {
 
 /// A status was written.
 pub(crate) fn of_write(world: &mut World, before: &BuildJob) {
-    let old = before.status_or_default();
     let new = world.job.as_ref().map(BuildJob::status_or_default).unwrap_or_default();
+    of_status(world, &before.status_or_default(), &new);
+}
+
+/// A status has become another, on record or not.
+pub(crate) fn of_status(world: &mut World, old: &BuildJobStatus, new: &BuildJobStatus) {
     if old.phase.is_terminal() {
         world.violate(format!("the end changed from {:?} to {:?}", old.phase, new.phase));
     }
@@ -117,9 +123,9 @@ pub(crate) fn of_write(world: &mut World, before: &BuildJob) {
         world.violate(format!("the user is blamed for {:?}", new.exit_status));
     }
     if !world.disturbed {
-        agreement(world, &new);
+        agreement(world, new);
         if world.init_failed && new.phase == Phase::Failed {
-            of_failed_init(world, &new);
+            of_failed_init(world, new);
         }
     }
 }
@@ -180,7 +186,7 @@ fn by_exit(exit: i32) -> (Phase, Option<i32>) {
 
 /// After each event.
 pub(crate) fn of_world(world: &mut World) {
-    if world.starts > 1 && (world.buildkite.is_some() || !world.disturbed) {
+    if world.starts > 1 {
         world.violate(format!("the command was started {} times", world.starts));
     }
     if world.pods.len() > 1 {

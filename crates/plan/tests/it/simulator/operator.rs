@@ -6,6 +6,7 @@ use bk_api::{BuildJob, BuildJobStatus, names};
 use bk_plan::{
     decide::{Action, Decision, Observed, decide},
     facts::PodFacts,
+    recall::{Creation, Recall},
     remote::Remote,
     surroundings::Surroundings,
 };
@@ -19,6 +20,8 @@ use super::{
 /// Time between two questions to Buildkite about a job.
 const ASK_INTERVAL: Instant = 500;
 const MOST_CRASHES: u32 = 8;
+/// How soon to look again when the cache shows what has been overwritten.
+const STALE: Instant = 5_000;
 
 #[derive(Clone, Default)]
 struct View {
@@ -47,6 +50,8 @@ pub(crate) struct Operator {
     view: View,
     coming: VecDeque<(Instant, View)>,
     states: States,
+    /// What this process has done that the cache may not show.
+    recall: Recall,
     /// Failed rounds in a row.
     failures: u32,
     /// Only the last alarm that was set counts.
@@ -113,10 +118,17 @@ impl World {
         let Some(job) = self.operator.view.job.clone() else {
             return;
         };
+        if self.operator.recall.is_outdated(job.metadata.resource_version.as_deref()) {
+            // What is newer is on its way.
+            self.operator.alarm += 1;
+            return self.after(STALE, Event::Wake(Some(self.operator.alarm)));
+        }
+        self.operator.recall.seen();
         let remote = self.operator.states.remote;
         let seen = Observed {
             job: &job,
             pod: self.pod(&job),
+            creation: self.operator.recall.creation(job.status_or_default().attempt),
             remote,
             unreadable: None,
             surroundings: Surroundings::default(),
@@ -146,7 +158,8 @@ impl World {
     /// names it, the API server is asked.
     fn pod(&self, job: &BuildJob) -> Option<PodFacts> {
         let status = job.status_or_default();
-        let named = status.pod_name.is_some() && !status.phase.is_terminal();
+        let tried = self.operator.recall.creation(status.attempt) != Creation::Unknown;
+        let named = (status.pod_name.is_some() || tried) && !status.phase.is_terminal();
         let name = status
             .pod_name
             .unwrap_or_else(|| names::pod(job.metadata.name.as_deref().unwrap_or_default(), status.attempt));
@@ -199,9 +212,12 @@ impl World {
                 if self.job.is_none() {
                     return Err(Failure::Gone);
                 }
+                let attempt = self.job.as_ref().map_or(0, |job| job.status_or_default().attempt);
                 if self.now < self.quota_full_until {
+                    self.operator.recall.created(attempt, Creation::Failed);
                     return Err(Failure::Quota);
                 }
+                self.operator.recall.created(attempt, Creation::Done);
                 if !self.pods.contains_key(&name) {
                     self.writes += 1;
                     super::invariants::before_create(self);
@@ -223,8 +239,18 @@ impl World {
                 return result.map_err(|_| Failure::Refused);
             }
             Action::Notify(_) => super::invariants::of_notice(self),
-            Action::DeleteJob => {
+            Action::DeleteJob { unrecorded } => {
+                if let Some(status) = unrecorded {
+                    let Some(job) = self.job.clone() else {
+                        return Err(Failure::Gone);
+                    };
+                    if job.metadata.resource_version != self.operator.based_on {
+                        return Err(Failure::Conflict);
+                    }
+                    super::invariants::of_status(self, &job.status_or_default(), &status);
+                }
                 self.writes += 1;
+                self.operator.recall.deleted();
                 self.job = None;
                 self.publish();
                 // The garbage collector takes what the job owned.
@@ -244,6 +270,7 @@ impl World {
         if job.metadata.resource_version != self.operator.based_on {
             return Err(Failure::Conflict);
         }
+        self.operator.recall.wrote(self.operator.based_on.clone());
         let before = job.clone();
         let version: u64 = self.operator.based_on.as_deref().and_then(|v| v.parse().ok()).unwrap_or_default();
         job.metadata.resource_version = Some((version + 1).to_string());
@@ -277,6 +304,7 @@ impl World {
         operator.coming.clear();
         operator.view = fresh;
         operator.states = States::default();
+        operator.recall = Recall::default();
         operator.missed_wake = false;
         operator.failures = 0;
         operator.alarm += 1;
@@ -365,6 +393,8 @@ fn name_of(action: &Action) -> String {
         }
         Action::FinishRemote(verdict) => format!("finish {:?}", verdict.code),
         Action::Notify(verdict) => format!("notify {:?}", verdict.code),
-        Action::DeleteJob => "delete job".to_owned(),
+        Action::DeleteJob { unrecorded } => {
+            format!("delete job {:?}", unrecorded.as_ref().map(|status| status.phase))
+        }
     }
 }
