@@ -4,10 +4,11 @@
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::{EnvFromSource, SecretVolumeSource, Volume, VolumeMount};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Labels and annotations of the pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct MetadataParams {
     /// Annotations.
@@ -19,7 +20,7 @@ pub struct MetadataParams {
 }
 
 /// How the source is checked out.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct CheckoutParams {
     /// Whether there is no checkout at all.
@@ -58,7 +59,7 @@ pub struct CheckoutParams {
 }
 
 /// Mirrors of git repositories on a volume, kept by the agents themselves.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct GitMirrors {
     /// Where the volume is mounted; /buildkite/git-mirrors if absent.
@@ -79,7 +80,7 @@ pub struct GitMirrors {
 }
 
 /// How commands run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct CommandParams {
     /// How a container's `command` and `args` become a script.
@@ -94,7 +95,7 @@ pub struct CommandParams {
 }
 
 /// How a container's `command` and `args` become a script.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Interposer {
     /// Each element of `command` is a line; `args` follow the last line, quoted.
@@ -108,7 +109,7 @@ pub enum Interposer {
 }
 
 /// How sidecars run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct SidecarParams {
     /// ConfigMaps and Secrets whose entries become variables of the sidecars.

@@ -5,16 +5,33 @@
 //! container talks to Buildkite and starts only when every managed container runs (the start fence), so that
 //! an image that cannot be pulled is noticed while the job is merely reserved.
 //!
-//! - [`workload`]: the containers that run the command
+//! A pod is made in three steps:
+//!
+//! 1. The *draft* has every container under its name, as users of Buildkite's own controller know it.
+//! 2. *Patches* change it: the configuration's, the step's `image`, the step's own.
+//! 3. It is *finished*: whatever depends on which containers there are, and on their images, is settled now.
+//!
+//! - [`workload`]: what the author of the job asked for
 //! - [`agent`]: the container that talks to Buildkite
+//! - [`checkout`]: the container that checks out
+//! - [`parts`]: the containers of a draft, by what they do
+//! - [`patches`]: what changes a draft
 //! - [`bootstrap`]: what a managed container runs, for Buildkite jobs and standalone ones
+//! - [`script`]: what `command` and `args` of a container mean
 //! - [`tags`]: what the agent says about itself
 //! - [`metadata`]: labels and annotations
+//! - [`references`]: names within the pod
 //! - [`shim`]: the command lines of PID 1
+//! - [`strict`]: reading what people wrote
 
 mod agent;
 mod bootstrap;
+mod checkout;
 mod metadata;
+mod parts;
+mod patches;
+mod references;
+mod script;
 mod shim;
 pub(crate) mod strict;
 mod tags;
@@ -31,7 +48,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use crate::surroundings::Surroundings;
+use self::{parts::Parts, shim::Run, workload::Workload};
+use crate::{plugin::KubernetesPlugin, surroundings::Surroundings};
 
 /// Where the pod's containers share files.
 pub const WORKSPACE: &str = "/workspace";
@@ -72,44 +90,90 @@ pub struct RenderError {
 pub fn render(
     job: &BuildJob,
     attempt: u32,
-    _surroundings: &Surroundings,
+    surroundings: &Surroundings,
     settings: &PodSettings,
 ) -> Result<Pod, RenderError> {
     let job_name = job.metadata.name.clone().unwrap_or_default();
     let pod_name = bk_api::names::pod(&job_name, attempt);
-    let workload = workload::of(job, settings)?;
-    let turns = bootstrap::turns(job, &workload, settings);
-
-    let mut spec = workload.pod_spec;
-    let run = shim::Run {
-        id: run_id(job, attempt, &pod_name),
-        names: turns.iter().map(|turn| turn.container.name.clone()).collect(),
-    };
-    let agent = agent::container(job, &spec, &run, settings);
-    let mut managed = bootstrap::containers(job, turns, &run, settings);
-    // The order that users of Buildkite's own controller know: commands, agent, checkout.
-    let checkout = managed.iter().position(|c| c.name == CHECKOUT_CONTAINER).map(|at| managed.remove(at));
-    spec.containers = managed;
-    spec.containers.push(agent);
-    spec.containers.extend(checkout);
-    share_volumes(&mut spec, settings);
-
-    // A container that is started again would run the command again.
-    spec.restart_policy = Some("Never".to_owned());
-    spec.termination_grace_period_seconds.get_or_insert(settings.config.termination_grace_period_seconds);
-    name_service_account(&mut spec);
+    let plugin = KubernetesPlugin::of(job, settings)?;
+    let mut draft = draft(job, &plugin, surroundings, settings)?;
+    patches::apply(&mut draft, job);
+    let spec = finish(job, &plugin, draft, run_id(job, attempt, &pod_name), settings)?;
     Ok(Pod {
         metadata: ObjectMeta {
             name: Some(pod_name),
             namespace: job.metadata.namespace.clone(),
-            labels: Some(metadata::labels(job, settings)),
-            annotations: Some(metadata::annotations(job, attempt)),
+            labels: Some(metadata::labels(job, &plugin, settings)),
+            annotations: Some(metadata::annotations(job, attempt, &plugin, settings)),
             owner_references: job.owner_reference().map(|owner| vec![owner]),
             ..ObjectMeta::default()
         },
         spec: Some(spec),
         status: None,
     })
+}
+
+/// A pod as patches see it.
+struct Draft {
+    spec: PodSpec,
+    /// Names of the containers that run a command, in the order of their turns.
+    commands: Vec<String>,
+    /// The checkout, if there is one.
+    checkout: Option<Container>,
+}
+
+/// The pod before patches: commands, agent, checkout, in the order that users of Buildkite's own controller know.
+fn draft(
+    job: &BuildJob,
+    plugin: &KubernetesPlugin,
+    surroundings: &Surroundings,
+    settings: &PodSettings,
+) -> Result<Draft, RenderError> {
+    let Workload { pod_spec: mut spec, commands } = workload::of(job, plugin, surroundings, settings)?;
+    let names = commands.iter().map(|container| container.name.clone()).collect();
+    spec.containers = commands;
+    spec.containers.push(agent::container(job, settings));
+    spec.containers.extend(checkout::container(job, plugin, settings));
+    share_workspace(&mut spec, plugin);
+    let checkout = spec.containers.iter().find(|container| container.name == CHECKOUT_CONTAINER).cloned();
+    Ok(Draft { spec, commands: names, checkout })
+}
+
+/// Settles what depends on the pod's containers, once patches are applied.
+fn finish(
+    job: &BuildJob,
+    plugin: &KubernetesPlugin,
+    draft: Draft,
+    run_id: String,
+    settings: &PodSettings,
+) -> Result<PodSpec, RenderError> {
+    let Draft { mut spec, commands, checkout: drafted } = draft;
+    let parts = Parts::of(std::mem::take(&mut spec.containers), &commands)?;
+    let checkout = checkout::settle(job, &parts.commands, drafted.as_ref(), parts.checkout, settings);
+    let interposer = workload::interposer(plugin, settings);
+    let commands = parts
+        .commands
+        .into_iter()
+        .map(|container| workload::with_script(container, job.spec.command.as_deref(), interposer))
+        .collect::<Result<Vec<_>, _>>()?;
+    let turns = bootstrap::turns(commands, checkout);
+    let run = Run { id: run_id, names: turns.iter().map(|turn| turn.container.name.clone()).collect() };
+
+    // A container that is started again would run the command again.
+    spec.restart_policy = Some("Never".to_owned());
+    spec.termination_grace_period_seconds.get_or_insert(settings.config.termination_grace_period_seconds);
+    let mut agent = parts.agent;
+    agent::finish(&mut agent, job, &spec, &run, settings);
+    let mut managed = bootstrap::containers(job, turns, &run, settings);
+    let checkout = managed.iter().position(|c| c.name == CHECKOUT_CONTAINER).map(|at| managed.remove(at));
+    spec.containers = managed;
+    spec.containers.push(agent);
+    spec.containers.extend(checkout);
+    add_shim(&mut spec, settings);
+    spec.containers.extend(parts.others);
+    name_service_account(&mut spec);
+    references::check(&spec)?;
+    Ok(spec)
 }
 
 /// Short whatever the BuildJob is called: the shim takes 63 characters. Only a BuildJob that was never stored
@@ -139,8 +203,8 @@ fn name_service_account(spec: &mut PodSpec) {
     }
 }
 
-/// Gives every container that runs the shim the workspace and the shim itself.
-fn share_volumes(spec: &mut PodSpec, settings: &PodSettings) {
+/// Gives every container of a draft the workspace, and the mounts that the step wants everywhere.
+fn share_workspace(spec: &mut PodSpec, plugin: &KubernetesPlugin) {
     let volumes = spec.volumes.get_or_insert_default();
     if !volumes.iter().any(|volume| volume.name == WORKSPACE_VOLUME) {
         volumes.push(Volume {
@@ -149,7 +213,27 @@ fn share_volumes(spec: &mut PodSpec, settings: &PodSettings) {
             ..Volume::default()
         });
     }
-    volumes.push(Volume {
+    for container in &mut spec.containers {
+        container.working_dir.get_or_insert_with(|| WORKSPACE.to_owned());
+    }
+    let sidecars = spec.init_containers.iter_mut().flatten().filter(|container| is_sidecar(container));
+    for container in spec.containers.iter_mut().chain(sidecars) {
+        let mounts = container.volume_mounts.get_or_insert_default();
+        if !mounts.iter().any(|mount| mount.mount_path == WORKSPACE) {
+            mounts.push(mount(WORKSPACE_VOLUME, WORKSPACE, None));
+        }
+        mounts.extend(plugin.extra_volume_mounts.iter().cloned());
+    }
+}
+
+/// Whether an init container runs beside the others, rather than before them.
+fn is_sidecar(container: &Container) -> bool {
+    container.restart_policy.as_deref() == Some("Always")
+}
+
+/// Gives the shim to every container.
+fn add_shim(spec: &mut PodSpec, settings: &PodSettings) {
+    spec.volumes.get_or_insert_default().push(Volume {
         name: SHIM_VOLUME.to_owned(),
         config_map: Some(ConfigMapVolumeSource {
             name: settings.shim_config_map.clone(),
@@ -160,11 +244,20 @@ fn share_volumes(spec: &mut PodSpec, settings: &PodSettings) {
     });
     for container in &mut spec.containers {
         let mounts = container.volume_mounts.get_or_insert_default();
-        if !mounts.iter().any(|mount| mount.mount_path == WORKSPACE) {
-            mounts.push(mount(WORKSPACE_VOLUME, WORKSPACE, None));
-        }
         mounts.push(mount(SHIM_VOLUME, shim::DIRECTORY, Some(true)));
-        container.working_dir.get_or_insert_with(|| WORKSPACE.to_owned());
+    }
+}
+
+/// Where a container of a pod is, in errors about what several hands made of it.
+fn container_path(name: &str) -> String {
+    format!("pod.spec.containers[{name}]")
+}
+
+/// Adds to a list that may be absent, and stays so if there is nothing to add.
+fn append<'a, T: Clone + 'a>(list: &mut Option<Vec<T>>, more: impl IntoIterator<Item = &'a T>) {
+    let mut more = more.into_iter().peekable();
+    if more.peek().is_some() {
+        list.get_or_insert_default().extend(more.cloned());
     }
 }
 

@@ -13,32 +13,49 @@ use super::{AGENT_CONTAINER, PodSettings, WORKSPACE, env, shim::Run, tags};
 const REDACTED_VARS: &str = "*_PASSWORD,*_SECRET,*_TOKEN,*_PRIVATE_KEY,*_SSH_KEY,*_ACCESS_KEY,*_SECRET_KEY,\
                              *_CONNECTION_STRING,*_API_KEY";
 
-/// The `agent` container.
-pub(super) fn container(job: &BuildJob, spec: &PodSpec, run: &Run, settings: &PodSettings) -> Container {
-    let base = Container {
+const CONTAINER_COUNT: &str = "BUILDKITE_CONTAINER_COUNT";
+
+/// The `agent` container as patches see it: without what depends on the other containers.
+pub(super) fn container(job: &BuildJob, settings: &PodSettings) -> Container {
+    Container {
         name: AGENT_CONTAINER.to_owned(),
         image: Some(settings.config.agent_image.clone()),
+        env: job.spec.buildkite.as_ref().map(|buildkite| environment(buildkite, settings)),
         ..Container::default()
-    };
-    match &job.spec.buildkite {
-        None => Container { command: Some(run.standalone_agent()), ..base },
-        Some(buildkite) => {
-            let grace = spec
-                .termination_grace_period_seconds
-                .unwrap_or(settings.config.termination_grace_period_seconds);
-            Container {
-                command: Some(run.agent(&["buildkite-agent", "start"])),
-                env: Some(environment(buildkite, run.names.len(), grace, settings)),
-                ..base
-            }
+    }
+}
+
+/// Tells the agent which containers it waits for, and how long the pod may take to end.
+pub(super) fn finish(
+    agent: &mut Container,
+    job: &BuildJob,
+    spec: &PodSpec,
+    run: &Run,
+    settings: &PodSettings,
+) {
+    if job.spec.buildkite.is_none() {
+        agent.command = Some(run.standalone_agent());
+        return;
+    }
+    agent.command = Some(run.agent(&["buildkite-agent", "start"]));
+    let grace =
+        spec.termination_grace_period_seconds.unwrap_or(settings.config.termination_grace_period_seconds);
+    let vars = agent.env.get_or_insert_default();
+    vars.retain(|var| var.name != CONTAINER_COUNT);
+    vars.push(env(CONTAINER_COUNT, run.names.len().to_string()));
+    for (name, value) in [
+        ("BUILDKITE_CANCEL_GRACE_PERIOD", grace.max(1)),
+        ("BUILDKITE_SIGNAL_GRACE_PERIOD_SECONDS", (grace.saturating_sub(10)).max(0)),
+    ] {
+        if !vars.iter().any(|var| var.name == name) {
+            vars.push(env(name, value.to_string()));
         }
     }
 }
 
-fn environment(job: &BuildkiteJob, managed: usize, grace: i64, settings: &PodSettings) -> Vec<EnvVar> {
+fn environment(job: &BuildkiteJob, settings: &PodSettings) -> Vec<EnvVar> {
     vec![
         env("BUILDKITE_KUBERNETES_EXEC", "true"),
-        env("BUILDKITE_CONTAINER_COUNT", managed.to_string()),
         // The fence has proved that all containers run; the agent need not watch for it.
         env("BUILDKITE_KUBERNETES_CONTAINER_START_TIMEOUT", "0s"),
         env("BUILDKITE_AGENT_TAGS", tags::of(job, settings).join(",")),
@@ -67,8 +84,6 @@ fn environment(job: &BuildkiteJob, managed: usize, grace: i64, settings: &PodSet
         },
         env("BUILDKITE_AGENT_ACQUIRE_JOB", &job.job_uuid),
         env("BUILDKITE_REDACTED_VARS", REDACTED_VARS),
-        env("BUILDKITE_CANCEL_GRACE_PERIOD", grace.max(1).to_string()),
-        env("BUILDKITE_SIGNAL_GRACE_PERIOD_SECONDS", (grace - 10).max(0).to_string()),
     ]
 }
 

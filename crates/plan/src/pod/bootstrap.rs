@@ -7,9 +7,8 @@ use bk_api::BuildJob;
 use k8s_openapi::api::core::v1::{Container, EnvVar};
 
 use super::{
-    CHECKOUT_CONTAINER, PodSettings, WORKSPACE, env,
-    shim::Run,
-    workload::{CommandContainer, Workload},
+    CHECKOUT_CONTAINER, PodSettings, WORKSPACE, checkout::Checkout, env, shim::Run,
+    workload::CommandContainer,
 };
 
 const AGENT_BINARY: &str = "/workspace/buildkite-agent";
@@ -23,32 +22,21 @@ pub(super) struct Turn {
 }
 
 /// The managed containers in the order of their turns.
-pub(super) fn turns(job: &BuildJob, workload: &Workload, settings: &PodSettings) -> Vec<Turn> {
-    let checkout_in_first = !needs_own_checkout(job, workload, settings);
-    let mut turns = Vec::with_capacity(workload.containers.len() + 1);
-    if !checkout_in_first {
-        let container = Container {
-            name: CHECKOUT_CONTAINER.to_owned(),
-            image: Some(settings.config.agent_image.clone()),
-            ..Container::default()
-        };
-        turns.push(Turn { container, phases: "plugin,checkout", script: None });
+pub(super) fn turns(commands: Vec<CommandContainer>, checkout: Checkout) -> Vec<Turn> {
+    let mut turns = Vec::with_capacity(commands.len() + 1);
+    let mut first_phases = "plugin,command";
+    match checkout {
+        Checkout::Skipped => {}
+        Checkout::InCommand => first_phases = "plugin,checkout,command",
+        Checkout::Own(container) => {
+            turns.push(Turn { container: *container, phases: "plugin,checkout", script: None });
+        }
     }
-    for (index, CommandContainer { container, script }) in workload.containers.iter().enumerate() {
-        let phases =
-            if index == 0 && checkout_in_first { "plugin,checkout,command" } else { "plugin,command" };
-        turns.push(Turn { container: container.clone(), phases, script: script.clone() });
+    for (index, CommandContainer { container, script }) in commands.into_iter().enumerate() {
+        let phases = if index == 0 { first_phases } else { "plugin,command" };
+        turns.push(Turn { container, phases, script });
     }
     turns
-}
-
-/// A checkout needs git and ssh, which only the agent's image is known to have. If the command runs in that
-/// image anyway, or there is nothing to check out, one container does both and the job starts sooner.
-fn needs_own_checkout(job: &BuildJob, workload: &Workload, settings: &PodSettings) -> bool {
-    let has_source = job.spec.buildkite.is_some() || job.spec.source.is_some();
-    let only_agent_image = workload.containers.len() == 1
-        && workload.containers[0].container.image.as_deref() == Some(settings.config.agent_image.as_str());
-    has_source && !only_agent_image
 }
 
 /// The managed containers, ready for the pod.

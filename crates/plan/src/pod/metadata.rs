@@ -5,10 +5,16 @@ use std::collections::BTreeMap;
 use bk_api::{BuildJob, names};
 
 use super::{PodSettings, tags};
+use crate::plugin::KubernetesPlugin;
 
 /// Labels by which pods are found, and one for each of the agent's tags that is a legal label.
-pub(super) fn labels(job: &BuildJob, settings: &PodSettings) -> BTreeMap<String, String> {
-    let mut labels = BTreeMap::new();
+pub(super) fn labels(
+    job: &BuildJob,
+    plugin: &KubernetesPlugin,
+    settings: &PodSettings,
+) -> BTreeMap<String, String> {
+    let mut labels = settings.config.metadata.labels.clone();
+    labels.extend(plugin.metadata.labels.clone());
     let name = job.metadata.name.clone().unwrap_or_default();
     labels.insert(names::LABEL_BUILD_JOB.to_owned(), name);
     if let Some(buildkite) = &job.spec.buildkite {
@@ -24,10 +30,16 @@ pub(super) fn labels(job: &BuildJob, settings: &PodSettings) -> BTreeMap<String,
 }
 
 /// What people and tools want to know about a pod at a glance.
-pub(super) fn annotations(job: &BuildJob, attempt: u32) -> BTreeMap<String, String> {
-    let mut annotations = BTreeMap::new();
+pub(super) fn annotations(
+    job: &BuildJob,
+    attempt: u32,
+    plugin: &KubernetesPlugin,
+    settings: &PodSettings,
+) -> BTreeMap<String, String> {
+    let mut annotations = BTreeMap::from([(names::ANNOTATION_SAFE_TO_EVICT.to_owned(), "false".to_owned())]);
+    annotations.extend(settings.config.metadata.annotations.clone());
+    annotations.extend(plugin.metadata.annotations.clone());
     let mut add = |key: &str, value: String| annotations.insert(key.to_owned(), value);
-    add(names::ANNOTATION_SAFE_TO_EVICT, "false".to_owned());
     add(names::ANNOTATION_ATTEMPT, attempt.to_string());
     if let Some(source) = &job.spec.source {
         add(names::ANNOTATION_BUILD_BRANCH, source.branch.clone());

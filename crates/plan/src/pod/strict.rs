@@ -1,54 +1,129 @@
-//! Reading JSON that people wrote into Kubernetes types, without losing what does not fit.
+//! Reading JSON that people wrote into types, without losing what does not fit.
+//!
+//! Kubernetes' own types ignore what they do not know. Their schemas tell it.
 
-use bk_api::config::unknown_field;
-use k8s_openapi::serde::{Serialize, de::DeserializeOwned};
-use serde_json::Value;
+use std::sync::LazyLock;
+
+use k8s_openapi::serde::de::DeserializeOwned;
+use schemars::{JsonSchema, SchemaGenerator};
+use serde_json::{Map, Value};
 
 use super::RenderError;
+use crate::plugin::KubernetesPlugin;
 
-/// Reads `value` as a `T`. A field of the wrong type and a field that `T` does not have are refused with
-/// their path below `path`; Kubernetes' own types would ignore the latter.
-pub(crate) fn read<T: DeserializeOwned + Serialize>(value: &Value, path: &str) -> Result<T, RenderError> {
-    let typed: T = serde_path_to_error::deserialize(value).map_err(|error| {
+/// Keys that only patches have begin with this.
+const DIRECTIVE: char = '$';
+/// How alike two keys must be for one to be taken for a misspelling of the other.
+const ALIKE: f64 = 0.84;
+/// How many known keys an error lists.
+const LISTED: usize = 20;
+
+/// The schemas of the plugin and of everything in it, and so of every type that a pod consists of, by name.
+static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let mut generator = SchemaGenerator::default();
+    generator.subschema_for::<KubernetesPlugin>();
+    generator.take_definitions(false)
+});
+
+/// Reads `value`, which stands at `path`, as a `T`. Nulls count as absent. A field of the wrong type and a field that `T` does
+/// not have are refused with their path.
+///
+/// `T` is the plugin or part of it, or of a pod.
+pub(crate) fn read<T: DeserializeOwned + JsonSchema>(value: &Value, path: &str) -> Result<T, RenderError> {
+    let value = without_nulls(value);
+    check::<T>(&value, path)?;
+    serde_path_to_error::deserialize(&value).map_err(|error| {
         let inner = error.path().to_string();
-        let path = if inner == "." { path.to_owned() } else { format!("{path}.{inner}") };
+        let path = if inner == "." { path.to_owned() } else { join(path, &inner) };
         RenderError { path, problem: error.into_inner().to_string() }
-    })?;
-    match unknown_field(value, &typed) {
-        Some(inner) => Err(RenderError {
-            path: format!("{path}{}{inner}", if inner.starts_with('[') { "" } else { "." }),
-            problem: "there is no such field".to_owned(),
-        }),
-        None => Ok(typed),
+    })
+}
+
+/// Refuses keys of `value`, which stands at `path`, that a `T` does not have; directives of patches pass.
+pub(crate) fn check<T: JsonSchema>(value: &Value, path: &str) -> Result<(), RenderError> {
+    let mut unknown = Vec::new();
+    let name = T::schema_name();
+    if let Some(schema) = SCHEMAS.get(name.as_ref()) {
+        find_unknown(value, schema, path, &mut unknown);
     }
+    let mut unknown = unknown.into_iter();
+    let Some(mut first) = unknown.next() else { return Ok(()) };
+    for RenderError { path, problem } in unknown {
+        first.problem = format!("{}; also {path}: {problem}", first.problem);
+    }
+    Err(first)
+}
+
+fn find_unknown(value: &Value, schema: &Value, path: &str, unknown: &mut Vec<RenderError>) {
+    let schema = resolve(schema);
+    match value {
+        Value::Object(object) => {
+            let known = schema.get("properties").and_then(Value::as_object);
+            let others = schema.get("additionalProperties").filter(|others| others.is_object());
+            for (key, value) in object.iter().filter(|(key, _)| !key.starts_with(DIRECTIVE)) {
+                let below = join(path, key);
+                match (known.and_then(|known| known.get(key)).or(others), known) {
+                    (Some(schema), _) => find_unknown(value, schema, &below, unknown),
+                    (None, Some(known)) => {
+                        unknown.push(RenderError { path: below, problem: stranger(key, known) });
+                    }
+                    // Anything goes.
+                    (None, None) => {}
+                }
+            }
+        }
+        Value::Array(list) => {
+            if let Some(items) = schema.get("items") {
+                for (index, value) in list.iter().enumerate() {
+                    find_unknown(value, items, &format!("{path}[{index}]"), unknown);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+/// The schema itself, where `schema` refers to another or leaves the choice between one and null.
+fn resolve(schema: &Value) -> &Value {
+    let named = |schema: &'_ Value| {
+        let name = schema.get("$ref")?.as_str()?.strip_prefix("#/$defs/")?;
+        SCHEMAS.get(name)
+    };
+    let choices = ["anyOf", "allOf"].iter().find_map(|key| schema.get(key)?.as_array());
+    named(schema).or_else(|| choices.into_iter().flatten().find_map(named)).unwrap_or(schema)
+}
+
+/// What to say about a key that nobody knows.
+fn stranger(key: &str, known: &Map<String, Value>) -> String {
+    let lower = key.to_lowercase();
+    let alike = known.keys().map(|known| (strsim::jaro_winkler(&known.to_lowercase(), &lower), known));
+    let nearest = alike.filter(|(likeness, _)| *likeness >= ALIKE).max_by(|(a, _), (b, _)| a.total_cmp(b));
+    match nearest {
+        Some((_, nearest)) => format!("unknown key `{key}`; did you mean `{nearest}`?"),
+        None if known.len() <= LISTED => {
+            let known: Vec<_> = known.keys().map(String::as_str).collect();
+            format!("unknown key `{key}`; known: {}", known.join(", "))
+        }
+        None => format!("unknown key `{key}`"),
+    }
+}
+
+/// `value` without the keys whose value is null.
+fn without_nulls(value: &Value) -> Value {
+    match value {
+        Value::Object(object) => object
+            .iter()
+            .filter(|(_, value)| !value.is_null())
+            .map(|(key, value)| (key.clone(), without_nulls(value)))
+            .collect(),
+        Value::Array(list) => list.iter().map(without_nulls).collect(),
+        other => other.clone(),
+    }
+}
+
+fn join(path: &str, inner: &str) -> String {
+    if inner.starts_with('[') { format!("{path}{inner}") } else { format!("{path}.{inner}") }
 }
 
 #[cfg(test)]
-mod tests {
-    use k8s_openapi::api::core::v1::PodSpec;
-    use rstest::rstest;
-    use serde_json::json;
-
-    use super::*;
-
-    #[rstest]
-    #[case(json!({"containers": [{"image": "a", "comand": ["x"]}]}), "podSpec.containers[0].comand: there is no such field")]
-    #[case(json!({"container": [{"image": "a"}]}), "podSpec.container: there is no such field")]
-    #[case(json!({"containers": [{"image": 3}]}), "podSpec.containers[0].image: invalid type: integer `3`, expected a string")]
-    #[case(json!("x"), "podSpec: invalid type: string \"x\", expected PodSpec")]
-    fn faults_are_named_with_their_path(#[case] value: Value, #[case] expected: &str) {
-        let error = read::<PodSpec>(&value, "podSpec").unwrap_err();
-        assert_eq!(error.to_string(), expected);
-    }
-
-    #[test]
-    fn quantities_and_empty_values_pass() {
-        let value = json!({
-            "volumes": [],
-            "nodeSelector": null,
-            "containers": [{"image": "a", "resources": {"requests": {"cpu": "500m"}, "limits": {}}}],
-        });
-        let spec: PodSpec = read(&value, "podSpec").unwrap();
-        assert_eq!(spec.containers.len(), 1);
-    }
-}
+mod tests;

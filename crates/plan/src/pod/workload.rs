@@ -1,154 +1,150 @@
-//! The containers that run the command: the user's own from `kubernetes.podSpec`, or one from `image`, or
-//! one from the agent's image.
+//! What the author of a job asked for: the pod to begin with, the containers that run the command, and those beside them.
 
-use bk_api::BuildJob;
+use bk_api::{BuildJob, params::Interposer};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
-use serde_json::Value;
 
-use super::{AGENT_CONTAINER, CHECKOUT_CONTAINER, PodSettings, RenderError, SHIM_VOLUME, strict};
-
-/// Keys of the `kubernetes` plugin that are understood.
-const PLUGIN_KEYS: [&str; 1] = ["podSpec"];
+use super::{AGENT_CONTAINER, CHECKOUT_CONTAINER, PodSettings, RenderError, append, container_path, script};
+use crate::{plugin::KubernetesPlugin, surroundings::Surroundings};
 
 /// What the author of a job asked for.
 pub(super) struct Workload {
-    /// The user's pod spec without its containers.
+    /// The pod to begin with, without containers that run a command.
     pub(super) pod_spec: PodSpec,
-    /// The containers that run the command, each with a name and an image.
-    pub(super) containers: Vec<CommandContainer>,
+    /// The containers that run a command, as their author wrote them, each with a name and an image.
+    pub(super) commands: Vec<Container>,
 }
 
 /// A container that runs a command.
 pub(super) struct CommandContainer {
-    /// The container as the user wrote it, without `command` and `args`.
+    /// The container, without `command` and `args`.
     pub(super) container: Container,
     /// The script to run.
     pub(super) script: Option<String>,
 }
 
 /// Reads the workload out of a BuildJob.
-pub(super) fn of(job: &BuildJob, settings: &PodSettings) -> Result<Workload, RenderError> {
-    let mut pod_spec = pod_spec(job)?;
-    let mut containers = std::mem::take(&mut pod_spec.containers);
-    if containers.is_empty() {
-        containers.push(Container::default());
-    }
-    let containers = containers
-        .into_iter()
-        .enumerate()
-        .map(|(index, container)| command_container(job, index, container, settings))
-        .collect::<Result<Vec<_>, _>>()?;
-    check_names(&containers, &pod_spec)?;
-    check_volumes(&pod_spec)?;
-    Ok(Workload { pod_spec, containers })
-}
-
-fn pod_spec(job: &BuildJob) -> Result<PodSpec, RenderError> {
-    let Some(plugin) = &job.spec.kubernetes else {
-        return Ok(PodSpec::default());
-    };
-    if let Some(key) = plugin.keys().find(|key| !PLUGIN_KEYS.contains(&key.as_str())) {
-        return Err(RenderError {
-            path: format!("spec.kubernetes.{key}"),
-            problem: format!(
-                "this key of the kubernetes plugin is not supported; known: {}",
-                PLUGIN_KEYS.join(", ")
-            ),
-        });
-    }
-    match plugin.get("podSpec") {
-        None | Some(Value::Null) => Ok(PodSpec::default()),
-        Some(value) => strict::read(value, "spec.kubernetes.podSpec"),
-    }
-}
-
-fn command_container(
+pub(super) fn of(
     job: &BuildJob,
-    index: usize,
-    mut container: Container,
+    plugin: &KubernetesPlugin,
+    surroundings: &Surroundings,
     settings: &PodSettings,
-) -> Result<CommandContainer, RenderError> {
-    let path = || format!("spec.kubernetes.podSpec.containers[{index}]");
-    if container.name.is_empty() {
-        container.name = format!("container-{index}");
+) -> Result<Workload, RenderError> {
+    let mut pod_spec = begin(job, plugin, surroundings)?;
+    let mut commands = std::mem::take(&mut pod_spec.containers);
+    check_reserved(&commands, plugin)?;
+    if commands.is_empty() {
+        commands.push(Container::default());
     }
-    if let Some(image) = &job.spec.image {
-        container.image = Some(image.clone());
+    for (index, container) in commands.iter_mut().enumerate() {
+        if container.name.is_empty() {
+            container.name = format!("container-{index}");
+        }
+        let image = container.image.take().filter(|image| !image.is_empty());
+        container.image = image.or_else(|| Some(settings.config.agent_image.clone()));
+        command_params(container, plugin, settings);
     }
-    container.image.get_or_insert_with(|| settings.config.agent_image.clone());
-
-    let command = container.command.take().unwrap_or_default();
-    let args = container.args.take().unwrap_or_default();
-    if command.is_empty() && !args.is_empty() {
-        return Err(RenderError {
-            path: format!("{}.args", path()),
-            problem: "args need a command: the image's own entrypoint is replaced by the agent's".to_owned(),
-        });
-    }
-    let script = if command.is_empty() {
-        job.spec.command.clone()
-    } else {
-        Some(
-            script(&command, &args)
-                .map_err(|problem| RenderError { path: format!("{}.args", path()), problem })?,
-        )
-    };
-    Ok(CommandContainer { container, script })
+    let sidecars = plugin.sidecars.iter().enumerate();
+    let sidecars: Vec<_> = sidecars.map(|(index, given)| sidecar(index, given, plugin, settings)).collect();
+    append(&mut pod_spec.init_containers, &sidecars);
+    Ok(Workload { pod_spec, commands })
 }
 
-/// A container's command as a script: one line per element, and the arguments, quoted, behind the last line.
-fn script(command: &[String], args: &[String]) -> Result<String, String> {
-    let mut script = command.join("\n");
-    if !args.is_empty() {
-        let quoted = shlex::try_join(args.iter().map(String::as_str)).map_err(|error| error.to_string())?;
-        script.push(' ');
-        script.push_str(&quoted);
-    }
-    Ok(script)
-}
-
-/// Containers and init containers share one space of names.
-fn check_names(containers: &[CommandContainer], spec: &PodSpec) -> Result<(), RenderError> {
-    let commands = containers.iter().map(|container| &container.container.name).enumerate();
-    let inits = spec.init_containers.iter().flatten().map(|container| &container.name).enumerate();
-    let all = commands
-        .map(|(index, name)| ("containers", index, name))
-        .chain(inits.map(|(index, name)| ("initContainers", index, name)));
-    let mut taken = vec![AGENT_CONTAINER, CHECKOUT_CONTAINER];
-    for (list, index, name) in all {
-        if taken.contains(&name.as_str()) {
+/// The pod to begin with: the step's own, or a PodTemplate's, or an empty one.
+fn begin(
+    job: &BuildJob,
+    plugin: &KubernetesPlugin,
+    surroundings: &Surroundings,
+) -> Result<PodSpec, RenderError> {
+    if let Some(spec) = &plugin.pod_spec {
+        if !plugin.containers.is_empty() {
             return Err(RenderError {
-                path: format!("spec.kubernetes.podSpec.{list}[{index}].name"),
-                problem: format!("the name `{name}` is taken; choose another"),
+                path: "spec.kubernetes.containers".to_owned(),
+                problem: "give either `podSpec` or `containers`, which is short for `podSpec.containers`"
+                    .to_owned(),
             });
         }
-        taken.push(name);
+        return Ok(spec.clone());
     }
-    Ok(())
+    let mut spec = match &plugin.pod_template {
+        None => PodSpec::default(),
+        Some(name) => {
+            let found = surroundings.pod_templates.get(name).and_then(Option::as_ref);
+            let template = found.ok_or_else(|| RenderError {
+                path: "spec.kubernetes.podTemplate".to_owned(),
+                problem: format!(
+                    "there is no PodTemplate `{name}` in namespace `{}`",
+                    job.metadata.namespace.as_deref().unwrap_or("default")
+                ),
+            })?;
+            template.spec.clone().unwrap_or_default()
+        }
+    };
+    if !plugin.containers.is_empty() {
+        spec.containers.clone_from(&plugin.containers);
+    }
+    Ok(spec)
 }
 
-fn check_volumes(spec: &PodSpec) -> Result<(), RenderError> {
-    match spec.volumes.iter().flatten().position(|volume| volume.name == SHIM_VOLUME) {
-        None => Ok(()),
-        Some(index) => Err(RenderError {
-            path: format!("spec.kubernetes.podSpec.volumes[{index}].name"),
-            problem: format!("the name `{SHIM_VOLUME}` is taken; choose another"),
-        }),
-    }
+/// Two containers have names of their own in every pod; a step that means to change them needs a patch.
+fn check_reserved(commands: &[Container], plugin: &KubernetesPlugin) -> Result<(), RenderError> {
+    let reserved = [AGENT_CONTAINER, CHECKOUT_CONTAINER];
+    let at = commands.iter().position(|container| reserved.contains(&container.name.as_str()));
+    let Some(at) = at else { return Ok(()) };
+    let list = match &plugin.pod_template {
+        _ if plugin.pod_spec.is_some() => "spec.kubernetes.podSpec.containers".to_owned(),
+        Some(name) if plugin.containers.is_empty() => format!("PodTemplate {name}: template.spec.containers"),
+        _ => "spec.kubernetes.containers".to_owned(),
+    };
+    let name = &commands[at].name;
+    Err(RenderError {
+        path: format!("{list}[{at}].name"),
+        problem: format!(
+            "the name `{name}` is taken by the operator's own container; choose another, or change that one \
+             with `podSpecPatch`"
+        ),
+    })
 }
 
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
+/// Adds what configuration and step give to every command container.
+fn command_params(container: &mut Container, plugin: &KubernetesPlugin, settings: &PodSettings) {
+    let all = [&settings.config.command, &plugin.command_params];
+    let mounts = all.into_iter().flat_map(|params| &params.extra_volume_mounts);
+    append(&mut container.volume_mounts, mounts);
+    let sources = all.into_iter().flat_map(|params| &params.env_from).chain(&plugin.git_env_from);
+    append(&mut container.env_from, sources);
+}
 
-    use super::*;
-
-    #[rstest]
-    #[case(&["make test"], &[], "make test")]
-    #[case(&["one", "two"], &[], "one\ntwo")]
-    #[case(&["one", "two"], &["three", "four five"], "one\ntwo three 'four five'")]
-    fn commands_become_scripts(#[case] command: &[&str], #[case] args: &[&str], #[case] expected: &str) {
-        let owned = |list: &[&str]| list.iter().map(|item| (*item).to_owned()).collect::<Vec<_>>();
-        assert_eq!(script(&owned(command), &owned(args)).unwrap(), expected);
+/// A container that runs beside the job: Kubernetes starts it before, and ends it after all others.
+fn sidecar(index: usize, given: &Container, plugin: &KubernetesPlugin, settings: &PodSettings) -> Container {
+    let mut sidecar = given.clone();
+    if sidecar.name.is_empty() {
+        sidecar.name = format!("sidecar-{index}");
     }
+    sidecar.restart_policy = Some("Always".to_owned());
+    let all = [&settings.config.sidecar, &plugin.sidecar_params];
+    let mounts = all.into_iter().flat_map(|params| &params.extra_volume_mounts);
+    append(&mut sidecar.volume_mounts, mounts);
+    let sources = all.into_iter().flat_map(|params| &params.env_from).chain(&plugin.git_env_from);
+    append(&mut sidecar.env_from, sources);
+    sidecar
+}
+
+/// How `command` and `args` become a script: as the step says, or the configuration.
+pub(super) fn interposer(plugin: &KubernetesPlugin, settings: &PodSettings) -> Interposer {
+    plugin.command_params.interposer.or(settings.config.command.interposer).unwrap_or_default()
+}
+
+/// Takes `command` and `args` out of a container and makes them its script.
+pub(super) fn with_script(
+    mut container: Container,
+    step: Option<&str>,
+    interposer: Interposer,
+) -> Result<CommandContainer, RenderError> {
+    let command = container.command.take().unwrap_or_default();
+    let args = container.args.take().unwrap_or_default();
+    let script = script::of(step, &command, &args, interposer).map_err(|script::NulByte| RenderError {
+        path: format!("{}.command", container_path(&container.name)),
+        problem: "`command` and `args` cannot have a NUL byte in them".to_owned(),
+    })?;
+    Ok(CommandContainer { container, script })
 }

@@ -222,53 +222,63 @@ fn the_shell_of_a_standalone_job_may_be_chosen() {
 
 #[rstest]
 #[case::unknown_key(
-    "{ podSpecPatch: {} }",
-    "spec.kubernetes.podSpecPatch: this key of the kubernetes plugin is not supported; known: podSpec"
+    "{ podSpecPach: {} }",
+    "spec.kubernetes.podSpecPach: unknown key `podSpecPach`; did you mean `podSpecPatch`?"
 )]
 #[case::unknown_field(
     "{ podSpec: { containers: [{ image: a }, { image: b, comand: [x] }] } }",
-    "spec.kubernetes.podSpec.containers[1].comand: there is no such field"
+    "spec.kubernetes.podSpec.containers[1].comand: unknown key `comand`; did you mean `command`?"
 )]
 #[case::unknown_nested_field(
     "{ podSpec: { containers: [{ image: a, resources: { request: { cpu: 1 } } }] } }",
-    "spec.kubernetes.podSpec.containers[0].resources.request: there is no such field"
+    "spec.kubernetes.podSpec.containers[0].resources.request: unknown key `request`; did you mean `requests`?"
 )]
 #[case::wrong_type(
     "{ podSpec: { containers: [{ image: a, env: { A: b } }] } }",
     "spec.kubernetes.podSpec.containers[0].env: invalid type: map, expected a sequence"
 )]
 #[case::not_an_object("{ podSpec: [] }", "spec.kubernetes.podSpec: invalid type: sequence, expected PodSpec")]
-#[case::args_alone(
-    "{ podSpec: { containers: [{ image: a, args: [-v] }] } }",
-    "spec.kubernetes.podSpec.containers[0].args: args need a command: the image's own entrypoint is replaced by the agent's"
-)]
 #[case::nul_in_args(
     r#"{ podSpec: { containers: [{ image: a, command: [x], args: ["\0"] }] } }"#,
-    "spec.kubernetes.podSpec.containers[0].args: cannot shell-quote string containing nul byte"
+    "pod.spec.containers[container-0].command: `command` and `args` cannot have a NUL byte in them"
 )]
 #[case::agents_name(
     "{ podSpec: { containers: [{ name: agent, image: a }] } }",
-    "spec.kubernetes.podSpec.containers[0].name: the name `agent` is taken; choose another"
+    "spec.kubernetes.podSpec.containers[0].name: the name `agent` is taken by the operator's own container; \
+     choose another, or change that one with `podSpecPatch`"
 )]
 #[case::checkouts_name(
-    "{ podSpec: { containers: [{ name: checkout, image: a }] } }",
-    "spec.kubernetes.podSpec.containers[0].name: the name `checkout` is taken; choose another"
+    "{ podSpec: { containers: [{ image: a }, { name: checkout, image: a }] } }",
+    "spec.kubernetes.podSpec.containers[1].name: the name `checkout` is taken by the operator's own container; \
+     choose another, or change that one with `podSpecPatch`"
 )]
 #[case::same_name_twice(
     "{ podSpec: { containers: [{ name: a, image: a }, { name: a, image: b }] } }",
-    "spec.kubernetes.podSpec.containers[1].name: the name `a` is taken; choose another"
+    "pod.spec.containers[a]: there are two containers called `a`; choose another name"
 )]
 #[case::a_default_name(
     "{ podSpec: { containers: [{ name: container-1, image: a }, { image: b }] } }",
-    "spec.kubernetes.podSpec.containers[1].name: the name `container-1` is taken; choose another"
+    "pod.spec.containers[container-1]: there are two containers called `container-1`; choose another name"
 )]
 #[case::an_init_containers_name(
     "{ podSpec: { initContainers: [{ name: container-0, image: a }] } }",
-    "spec.kubernetes.podSpec.initContainers[0].name: the name `container-0` is taken; choose another"
+    "pod.spec.containers[container-0]: there are two containers called `container-0`; choose another name"
 )]
 #[case::the_shims_volume(
     "{ podSpec: { volumes: [{ name: buildkite-shim, emptyDir: {} }] } }",
-    "spec.kubernetes.podSpec.volumes[0].name: the name `buildkite-shim` is taken; choose another"
+    "pod.spec.volumes[buildkite-shim]: there are two volumes called `buildkite-shim`; choose another name"
+)]
+#[case::no_such_volume(
+    "{ podSpec: { containers: [{ volumeMounts: [{ name: cache, mountPath: /cache }] }] } }",
+    "pod.spec.containers[container-0]: `/cache` is to show the volume `cache`, but the pod has no volume of that name"
+)]
+#[case::containers_twice(
+    "{ podSpec: {}, containers: [{ image: a }] }",
+    "spec.kubernetes.containers: give either `podSpec` or `containers`, which is short for `podSpec.containers`"
+)]
+#[case::no_such_template(
+    "{ podTemplate: fast }",
+    "spec.kubernetes.podTemplate: there is no PodTemplate `fast` in namespace `ci`"
 )]
 fn what_is_wrong_is_said_with_its_path(#[case] kubernetes: &str, #[case] expected: &str) {
     let job = job(&format!("spec: {{ command: x, kubernetes: {kubernetes} }}"));
