@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
+    config::PullPolicy,
     container_use::{ContainerUse, Startup},
     credentials::GitCredentials,
     placement::{NodePreference, NodeRequirement},
@@ -30,7 +31,7 @@ use crate::{
     category = "buildkite",
     namespaced,
     derive = "PartialEq",
-    doc = "A container environment with everything it needs: what jobs run in, beside and after.",
+    doc = "A container environment with everything it needs: what jobs run in, beside it, and before.",
     printcolumn(name = "Image", type_ = "string", json_path = ".spec.image"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
     printcolumn(
@@ -42,30 +43,33 @@ use crate::{
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BuildEnvironmentSpec {
-    /// The image.
-    #[schemars(length(min = 1))]
+    /// The image, e.g. `golang:1.25`.
+    #[schemars(length(min = 1, max = 512))]
     pub image: String,
 
-    /// When the image is pulled; the operator's configuration decides if absent.
+    /// When the image is pulled; the operator's configuration decides if absent, and then Kubernetes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub image_pull_policy: Option<crate::config::PullPolicy>,
+    #[schemars(with = "PullPolicy")]
+    pub image_pull_policy: Option<PullPolicy>,
 
-    /// What to run. A job that runs in this environment brings a command of its own, and this is not used then.
+    /// What to run: the image's own entrypoint if absent. A job that runs in this environment has a command of its own, and
+    /// this runs only if it has none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub command: Vec<String>,
 
-    /// Arguments of what to run.
+    /// Arguments of what to run. They go together with `command`, also where a job brings its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub args: Vec<String>,
 
-    /// The directory to run it in; /workspace if absent.
+    /// The directory to run it in. If absent, jobs run in /workspace, and other containers where their image says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
 
-    /// The environment's variables.
+    /// The environment's variables. A job that runs in it may replace them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub env: Vec<EnvVar>,
 
     /// ConfigMaps and Secrets whose entries become variables.
@@ -78,24 +82,29 @@ pub struct BuildEnvironmentSpec {
 
     /// Where volumes are mounted. /workspace is mounted in any case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["mountPath"]))]
     pub volume_mounts: Vec<VolumeMount>,
 
     /// The user it runs as, and what it may do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
 
-    /// Further fields of the container, as in a pod's `containers`: probes, ports, lifecycle and so on.
+    /// Further fields of the container, as in a pod's `containers`: probes, ports, lifecycle and so on. An extra container that
+    /// has a readiness probe and starts before the job is waited for until it is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_object")]
     pub container: Option<Map<String, Value>>,
 
-    /// Volumes that the pod has for it, as in a pod's `volumes`.
+    /// Volumes that the pod has for it, as in a pod's `volumes`. Two environments may name the same volume, but not
+    /// different ones by the same name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::any_objects")]
     pub volumes: Vec<Value>,
 
-    /// The pod's service account.
+    /// The pod's service account. All environments of a job that name one name the same.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = schema::object_name())]
     pub service_account_name: Option<String>,
 
     /// Secrets with the credentials of image registries.
@@ -117,23 +126,25 @@ pub struct BuildEnvironmentSpec {
     #[schemars(length(max = 32))]
     pub tolerations: Vec<Toleration>,
 
-    /// How the checkout of jobs in this environment authenticates.
+    /// How the checkout of jobs that run in this environment authenticates. It has no meaning beside or before a job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git_credentials: Option<GitCredentials>,
 
-    /// Containers that it brings along, to run before the job.
+    /// Containers that it brings along wherever it is used, to run before the job, and before itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     #[x_kube(validation = Rule::new("self.all(c, !has(c.startup))")
         .message("init containers run before the job; `startup` is for extraContainers"))]
     pub init_containers: Vec<ContainerUse>,
 
-    /// Containers that it brings along, to run beside the job.
+    /// Containers that it brings along wherever it is used, to run beside the job.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 32))]
     pub extra_containers: Vec<ContainerUse>,
 
-    /// When it starts if it is an extra container and the job does not say; `before` if absent.
+    /// When it starts as an extra container, if whoever uses it does not say: `before` the job, which is the default, or `with`
+    /// it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Startup")]
     pub startup: Option<Startup>,
 }

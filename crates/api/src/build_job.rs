@@ -46,33 +46,38 @@ pub use status::{BuildJobStatus, Phase};
     printcolumn(name = "Exit", type_ = "integer", json_path = ".status.exitStatus"),
     printcolumn(name = "Pipeline", type_ = "string", json_path = ".spec.buildkite.pipeline"),
     printcolumn(name = "Build", type_ = "integer", json_path = ".spec.buildkite.build"),
+    printcolumn(name = "Environment", type_ = "string", json_path = ".spec.environment"),
     printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp"),
+    printcolumn(name = "Image", type_ = "string", json_path = ".spec.image", priority = 1),
     printcolumn(name = "Node", type_ = "string", json_path = ".status.nodeName", priority = 1),
     printcolumn(name = "Message", type_ = "string", json_path = ".status.verdict.message", priority = 1)
 )]
 #[serde(rename_all = "camelCase")]
 #[x_kube(
-    validation = Rule::new("has(self.buildkite) || (has(self.command) && size(self.command) > 0)")
-        .message("a standalone job (one without `buildkite`) needs a `command`"),
+    validation = Rule::new("self == oldSelf")
+        .message("the spec of a BuildJob cannot change: its pod is made from it once; create another BuildJob"),
+    validation = Rule::new("has(self.buildkite) || has(self.environment) || has(self.kubernetes) || (has(self.command) && size(self.command) > 0)")
+        .message("a standalone job (one without `buildkite`) needs a `command`, or an environment that has one"),
     validation = Rule::new("!(has(self.environment) && has(self.image))")
         .message("`environment` and `image` exclude one another: an environment names its image")
 )]
 pub struct BuildJobSpec {
     /// The Buildkite job to acquire. Absent for standalone jobs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("the Buildkite job of a BuildJob cannot change"))]
     pub buildkite: Option<BuildkiteJob>,
 
     /// What to check out. Buildkite jobs get theirs from Buildkite; it is recorded here for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<Source>,
 
-    /// The command to run, as one shell script. Buildkite jobs get theirs from Buildkite.
+    /// The command to run, as one shell script. Buildkite jobs get theirs from Buildkite. If there is none, the
+    /// environment's `command` runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<String>,
 
-    /// Additional environment of the container that runs the command.
+    /// Variables of the containers that run the command. They replace those of the environment by the same name.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 1024), extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
     pub env: Vec<EnvVar>,
 
     /// Buildkite plugins of a standalone job: objects of one key each, as in a pipeline.
@@ -80,13 +85,16 @@ pub struct BuildJobSpec {
     #[schemars(schema_with = "schema::plugins")]
     pub plugins: Vec<Value>,
 
-    /// The BuildEnvironment in which the command runs. Either this or `image`; the agent's own image if neither.
+    /// The BuildEnvironment in which the command runs, by its name in the same namespace. What it needs and brings comes
+    /// along. Either this or `image`; the agent's own image if neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1, max = 253))]
+    #[x_kube(validation = schema::object_name())]
     pub environment: Option<String>,
 
     /// The image in which the command runs, e.g. `golang:1.25`, where no BuildEnvironment is needed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 512))]
     pub image: Option<String>,
 
     /// Containers that run one after another before the job starts. If one fails, the job fails.
@@ -132,12 +140,15 @@ pub struct BuildJobSpec {
     #[schemars(length(max = 32))]
     pub tolerations: Vec<Toleration>,
 
-    /// Requests and limits of the container that runs the command.
+    /// Requests and limits of the container that runs the command. They go before those of its environment and of the
+    /// resource class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
 
-    /// A resource class of the operator's configuration: resources, nodes and priority under one name.
+    /// A resource class of the operator's configuration: resources, nodes and priority under one name. If absent, the
+    /// agent query rule `resource_class=NAME` chooses, and then the operator's default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 253))]
     pub resource_class: Option<String>,
 
     /// The volume behind /workspace, as in a pod's `volumes`; its name may be left out. An emptyDir if absent.
@@ -156,9 +167,10 @@ pub struct BuildJobSpec {
     #[schemars(schema_with = "schema::any_object")]
     pub kubernetes: Option<Map<String, Value>>,
 
-    /// Whether the pod stands alone or in a `batch/v1` Job; the operator's configuration decides if absent.
+    /// What the pod stands in: nothing (`Pod`), which is quickest, or a `batch/v1` Job (`Job`), for tools and quotas that know
+    /// Jobs. The operator's configuration decides if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[x_kube(validation = Rule::new("self == oldSelf").message("the workload of a BuildJob cannot change"))]
+    #[schemars(with = "WorkloadKind")]
     pub workload: Option<WorkloadKind>,
 }
 
@@ -202,6 +214,7 @@ pub struct BuildkiteJob {
     pub priority: Option<i64>,
     /// The rules by which the job chose its agent, as `key=value`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 256))]
     pub agent_query_rules: Vec<String>,
 }
 
@@ -209,7 +222,8 @@ pub struct BuildkiteJob {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Source {
-    /// The repository's address.
+    /// The repository's address, as git takes it.
+    #[schemars(length(min = 1))]
     pub repo: String,
     /// The commit, or `HEAD` for the branch's newest.
     #[serde(default = "head")]

@@ -51,8 +51,10 @@ pub struct MetricsExporter {
     /// The directory whose files hold metrics; /metrics if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// How metrics leave the pod; the operator's configuration decides if absent.
+    /// How metrics leave the pod: they are served on a port (`scrape`), sent to a Pushgateway (`push`) or by OTLP (`otlp`).
+    /// The operator's configuration decides if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "MetricsMode")]
     pub mode: Option<MetricsMode>,
 }
 

@@ -17,10 +17,11 @@ pub struct NodeRequirement {
     /// The label's key, e.g. `kubernetes.io/arch`.
     #[schemars(length(min = 1, max = 317))]
     pub key: String,
-    /// How the label's value relates to `values`.
+    /// How the label's value relates to `values`: it is one of them (`In`, the default) or none of them (`NotIn`), there is such
+    /// a label (`Exists`) or none (`DoesNotExist`), or it is a number greater (`Gt`) or less (`Lt`) than the one value.
     #[serde(default)]
     pub operator: NodeOperator,
-    /// Values of the label.
+    /// Values of the label. None for `Exists` and `DoesNotExist`.
     #[serde(default)]
     #[schemars(length(max = 64), inner(length(max = 63)))]
     pub values: Vec<String>,
