@@ -10,7 +10,7 @@
 //! - [`needs`]: what the pod must have for all of them
 
 mod container;
-mod needs;
+pub(crate) mod needs;
 mod trail;
 
 use bk_api::{BuildEnvironmentSpec, BuildJob, container_use::ContainerUse, credentials::GitCredentials};

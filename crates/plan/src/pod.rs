@@ -14,6 +14,10 @@
 //! - [`workload`]: what the author of the job asked for
 //! - [`agent`]: the container that talks to Buildkite
 //! - [`checkout`]: the container that checks out
+//! - [`extra_containers`]: containers before and beside the job, from BuildEnvironments or inline
+//! - [`resource_class`]: resources, nodes and priority under one name
+//! - [`placement`]: which nodes the pod may go to
+//! - [`exporters`]: what the job wants from services that there are none of
 //! - [`parts`]: the containers of a draft, by what they do
 //! - [`patches`]: what changes a draft
 //! - [`bootstrap`]: what a managed container runs, for Buildkite jobs and standalone ones
@@ -27,10 +31,14 @@
 mod agent;
 mod bootstrap;
 mod checkout;
+mod exporters;
+mod extra_containers;
 mod metadata;
 mod parts;
 mod patches;
+mod placement;
 mod references;
+mod resource_class;
 mod script;
 mod shim;
 pub(crate) mod strict;
@@ -49,7 +57,7 @@ use k8s_openapi::{
 };
 
 use self::{parts::Parts, shim::Run, workload::Workload};
-use crate::{plugin::KubernetesPlugin, surroundings::Surroundings};
+use crate::{environment, plugin::KubernetesPlugin, surroundings::Surroundings};
 
 /// Where the pod's containers share files.
 pub const WORKSPACE: &str = "/workspace";
@@ -120,6 +128,8 @@ struct Draft {
     commands: Vec<String>,
     /// The checkout, if there is one.
     checkout: Option<Container>,
+    /// What containers run that have no command of their own.
+    script: Option<String>,
 }
 
 /// The pod before patches: commands, agent, checkout, in the order that users of Buildkite's own controller know.
@@ -129,14 +139,21 @@ fn draft(
     surroundings: &Surroundings,
     settings: &PodSettings,
 ) -> Result<Draft, RenderError> {
-    let Workload { pod_spec: mut spec, commands } = workload::of(job, plugin, surroundings, settings)?;
+    exporters::check(&job.spec)?;
+    let environment = environment::resolve(job, surroundings)?;
+    let Workload { pod_spec: mut spec, mut commands } =
+        workload::of(job, plugin, &environment.primary, surroundings, settings)?;
+    resource_class::apply(job, &mut spec, &mut commands, settings)?;
     let names = commands.iter().map(|container| container.name.clone()).collect();
     spec.containers = commands;
     spec.containers.push(agent::container(job, settings));
     spec.containers.extend(checkout::container(job, plugin, settings));
     share_workspace(&mut spec, plugin);
+    extra_containers::add(&mut spec, &environment, mount_workspace)?;
+    placement::apply(&mut spec, &environment.needs, settings);
     let checkout = spec.containers.iter().find(|container| container.name == CHECKOUT_CONTAINER).cloned();
-    Ok(Draft { spec, commands: names, checkout })
+    let script = workload::script(job, &environment.primary)?;
+    Ok(Draft { spec, commands: names, checkout, script })
 }
 
 /// Settles what depends on the pod's containers, once patches are applied.
@@ -147,15 +164,16 @@ fn finish(
     run_id: String,
     settings: &PodSettings,
 ) -> Result<PodSpec, RenderError> {
-    let Draft { mut spec, commands, checkout: drafted } = draft;
+    let Draft { mut spec, commands, checkout: drafted, script } = draft;
     let parts = Parts::of(std::mem::take(&mut spec.containers), &commands)?;
     let checkout = checkout::settle(job, &parts.commands, drafted.as_ref(), parts.checkout, settings);
     let interposer = workload::interposer(plugin, settings);
     let commands = parts
         .commands
         .into_iter()
-        .map(|container| workload::with_script(container, job.spec.command.as_deref(), interposer))
+        .map(|container| workload::with_script(container, script.as_deref(), interposer))
         .collect::<Result<Vec<_>, _>>()?;
+    workload::check_scripts(job, &commands)?;
     let turns = bootstrap::turns(commands, checkout);
     let run = Run { id: run_id, names: turns.iter().map(|turn| turn.container.name.clone()).collect() };
 
@@ -218,11 +236,16 @@ fn share_workspace(spec: &mut PodSpec, plugin: &KubernetesPlugin) {
     }
     let sidecars = spec.init_containers.iter_mut().flatten().filter(|container| is_sidecar(container));
     for container in spec.containers.iter_mut().chain(sidecars) {
+        mount_workspace(container);
         let mounts = container.volume_mounts.get_or_insert_default();
-        if !mounts.iter().any(|mount| mount.mount_path == WORKSPACE) {
-            mounts.push(mount(WORKSPACE_VOLUME, WORKSPACE, None));
-        }
         mounts.extend(plugin.extra_volume_mounts.iter().cloned());
+    }
+}
+
+fn mount_workspace(container: &mut Container) {
+    let mounts = container.volume_mounts.get_or_insert_default();
+    if !mounts.iter().any(|mount| mount.mount_path == WORKSPACE) {
+        mounts.push(mount(WORKSPACE_VOLUME, WORKSPACE, None));
     }
 }
 

@@ -69,6 +69,8 @@ pub struct PodConfig {
     /// Further patterns of variables whose values are hidden in logs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub additional_redacted_vars: Vec<String>,
+    /// How long a pod stays on a node that does not answer.
+    pub node_loss_seconds: u32,
     /// The resource class of jobs that name none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_resource_class: Option<String>,
@@ -110,6 +112,7 @@ impl Default for PodConfig {
             metadata: MetadataParams::default(),
             git_credentials: None,
             additional_redacted_vars: Vec::new(),
+            node_loss_seconds: 30,
             default_resource_class: None,
             termination_grace_period_seconds: 60,
             start_deadline_seconds: 900,

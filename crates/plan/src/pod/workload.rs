@@ -1,10 +1,13 @@
 //! What the author of a job asked for: the pod to begin with, the containers that run the command, and those beside them.
 
 use bk_api::{BuildJob, params::Interposer};
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::{
+    DeepMerge,
+    api::core::v1::{Container, PodSpec},
+};
 
 use super::{AGENT_CONTAINER, CHECKOUT_CONTAINER, PodSettings, RenderError, append, container_path, script};
-use crate::{plugin::KubernetesPlugin, surroundings::Surroundings};
+use crate::{environment::Primary, plugin::KubernetesPlugin, surroundings::Surroundings};
 
 /// What the author of a job asked for.
 pub(super) struct Workload {
@@ -26,6 +29,7 @@ pub(super) struct CommandContainer {
 pub(super) fn of(
     job: &BuildJob,
     plugin: &KubernetesPlugin,
+    primary: &Primary,
     surroundings: &Surroundings,
     settings: &PodSettings,
 ) -> Result<Workload, RenderError> {
@@ -35,6 +39,7 @@ pub(super) fn of(
     if commands.is_empty() {
         commands.push(Container::default());
     }
+    commands[0] = lay_over(&primary.container, std::mem::take(&mut commands[0]));
     for (index, container) in commands.iter_mut().enumerate() {
         if container.name.is_empty() {
             container.name = format!("container-{index}");
@@ -47,6 +52,46 @@ pub(super) fn of(
     let sidecars: Vec<_> = sidecars.map(|(index, given)| sidecar(index, given, plugin, settings)).collect();
     append(&mut pod_spec.init_containers, &sidecars);
     Ok(Workload { pod_spec, commands })
+}
+
+/// The first container of the author's pod, with what its environment says where it is silent itself.
+fn lay_over(environment: &Container, mut own: Container) -> Container {
+    let mut container = environment.clone();
+    // A list that Kubernetes would replace; here both are meant.
+    let sources = own.env_from.take();
+    append(&mut container.env_from, sources.iter().flatten());
+    container.merge_from(own);
+    container
+}
+
+/// What to run where a container has no command of its own: the job's command, or else its environment's.
+pub(super) fn script(job: &BuildJob, primary: &Primary) -> Result<Option<String>, RenderError> {
+    let own = job.spec.command.as_ref().filter(|command| !command.trim().is_empty());
+    if own.is_some() || primary.command.is_empty() {
+        return Ok(own.cloned());
+    }
+    // Words, as a container's command is; not lines.
+    script::of(None, &primary.command, &primary.args, Interposer::Vector).map_err(|script::NulByte| {
+        primary
+            .trail
+            .below("command")
+            .refuse("`command` and `args` cannot have a NUL byte in them".to_owned())
+    })
+}
+
+/// Refuses a standalone job that has nothing to run. A Buildkite job may leave that to its plugins.
+pub(super) fn check_scripts(job: &BuildJob, commands: &[CommandContainer]) -> Result<(), RenderError> {
+    let idle = |command: &&CommandContainer| command.script.as_deref().unwrap_or_default().is_empty();
+    match commands.iter().find(idle) {
+        Some(command) if job.spec.buildkite.is_none() => Err(RenderError {
+            path: "spec.command".to_owned(),
+            problem: format!(
+                "there is nothing to run in `{}`: neither it nor the job nor its environment has a command",
+                command.container.name
+            ),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// The pod to begin with: the step's own, or a PodTemplate's, or an empty one.
