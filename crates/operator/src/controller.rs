@@ -8,17 +8,24 @@ mod act;
 mod observe;
 mod recalls;
 mod reconcile;
+mod surroundings;
+mod workload;
 
-use std::sync::Arc;
+use std::{fmt::Debug, sync::Arc};
 
-use bk_api::{BuildJob, names};
+use bk_api::{BuildEnvironment, BuildJob, names};
 use bk_buildkite::StacksClient;
 use bk_plan::{decide::Rules, pod::PodSettings};
 use futures::{Stream, StreamExt, TryStreamExt};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::ObjectMeta,
+    serde::de::DeserializeOwned,
+};
 use kube::{
-    Api, Client, ResourceExt,
+    Api, Client, Resource,
+    core::NamespaceResourceScope,
     runtime::{
         WatchStreamExt,
         controller::Config,
@@ -43,8 +50,7 @@ const MAX_ATTEMPTS: u32 = 3;
 /// The controller, ready to run.
 pub struct Controller {
     context: Arc<Context>,
-    job_feed: Feed<BuildJob>,
-    pod_feed: Feed<Pod>,
+    feeds: Feeds,
 }
 
 /// What every round of work needs.
@@ -56,10 +62,20 @@ struct Context {
     rules: Rules,
     jobs: Cache<BuildJob>,
     pods: Cache<Pod>,
+    batch_jobs: Cache<Job>,
+    environments: Cache<BuildEnvironment>,
     remote: Arc<RemoteStates>,
     recorder: Recorder,
     failures: reconcile::Failures,
     recalls: recalls::Recalls,
+}
+
+/// What fills the caches.
+struct Feeds {
+    jobs: Feed<BuildJob>,
+    pods: Feed<Pod>,
+    batch_jobs: Feed<Job>,
+    environments: Feed<BuildEnvironment>,
 }
 
 impl Controller {
@@ -72,6 +88,8 @@ impl Controller {
     ) -> Self {
         let (jobs, job_feed) = cache();
         let (pods, pod_feed) = cache();
+        let (batch_jobs, batch_job_feed) = cache();
+        let (environments, environment_feed) = cache();
         let reporter = Reporter { controller: names::FIELD_MANAGER.to_owned(), instance: None };
         let context = Context {
             recorder: Recorder::new(client.clone(), reporter),
@@ -80,13 +98,21 @@ impl Controller {
             buildkite: settings.buildkite.clone(),
             stack_key: settings.config.spawner.stack_key.clone(),
             rules: rules(settings, shim_config_map),
-            jobs: jobs.clone(),
+            jobs,
             pods,
+            batch_jobs,
+            environments,
             remote,
             failures: reconcile::Failures::default(),
             recalls: recalls::Recalls::default(),
         };
-        Self { context: Arc::new(context), job_feed, pod_feed }
+        let feeds = Feeds {
+            jobs: job_feed,
+            pods: pod_feed,
+            batch_jobs: batch_job_feed,
+            environments: environment_feed,
+        };
+        Self { context: Arc::new(context), feeds }
     }
 
     /// The BuildJobs as the controller sees them.
@@ -101,34 +127,63 @@ impl Controller {
 
     /// Works until `shutdown`, then finishes what it is doing.
     pub async fn run(self, remote_changes: RemoteChanges, shutdown: CancellationToken) {
-        let Self { context, job_feed, pod_feed } = self;
-        let job_api = Api::<BuildJob>::namespaced(context.client.clone(), &context.namespace);
-        let pod_api = Api::<Pod>::namespaced(context.client.clone(), &context.namespace);
-        let job_watch = watcher(job_api, watcher::Config::default())
-            .default_backoff()
-            .modify(|job| job.managed_fields_mut().clear());
-        let pod_watch = watcher(pod_api, watcher::Config::default().labels(names::LABEL_BUILD_JOB))
-            .default_backoff()
-            .modify(|pod| pod.managed_fields_mut().clear());
-        let deletions = context.clone();
-        let job_events = job_feed.fill(job_watch).inspect_ok(move |event| match event {
-            watcher::Event::Delete(job) => {
-                deletions.recalls.forget(job);
-            }
-            watcher::Event::InitDone => deletions.recalls.retain(&deletions.jobs.all()),
-            _ => {}
-        });
-        kube::runtime::Controller::for_stream(job_events.applied_objects(), context.jobs.store())
+        let Self { context, feeds } = self;
+        let ours = || watcher::Config::default().labels(names::LABEL_BUILD_JOB);
+        let jobs = feeds.jobs.fill(watch(&context, watcher::Config::default()));
+        let pods = feeds.pods.fill(watch(&context, ours()));
+        let batch_jobs = feeds.batch_jobs.fill(watch(&context, ours()));
+        let environments = feeds.environments.fill(watch(&context, watcher::Config::default()));
+
+        let remembering = context.clone();
+        let jobs = jobs.inspect_ok(move |event| forget(&remembering, event));
+        let namespace = context.namespace.clone();
+        let owner = move |meta: &ObjectMeta| owner(meta, &namespace);
+        let (pod_owner, batch_job_owner) = (owner.clone(), owner);
+        let controlling = kube::runtime::Controller::for_stream(jobs.applied_objects(), context.jobs.store())
             .with_config(Config::default().concurrency(CONCURRENCY))
-            .owns_stream(pod_feed.fill(pod_watch).touched_objects())
+            .watches_stream(pods.touched_objects(), move |pod| pod_owner(&pod.metadata))
+            .watches_stream(batch_jobs.touched_objects(), move |job| batch_job_owner(&job.metadata))
             .reconcile_on(into_stream(remote_changes))
             .reconcile_all_on(context.pods.relisted())
-            .graceful_shutdown_on(shutdown.cancelled_owned())
+            .graceful_shutdown_on(shutdown.clone().cancelled_owned())
             .run(reconcile::reconcile, reconcile::error_policy, context)
             // Failures are logged where they happen: of a round with its job, of a watch with its kind.
-            .for_each(|_| std::future::ready(()))
-            .await;
+            .for_each(|_| std::future::ready(()));
+        // A new environment wakes nobody: who refers to one that is not there has failed by then.
+        let following = environments.for_each(|_| std::future::ready(()));
+        tokio::join!(controlling, shutdown.run_until_cancelled(following));
     }
+}
+
+/// A watch of objects in the job namespace, without what only the API server needs.
+fn watch<K>(
+    context: &Context,
+    config: watcher::Config,
+) -> impl Stream<Item = watcher::Result<watcher::Event<K>>> + Send + use<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Clone + Debug + DeserializeOwned + Send + 'static,
+{
+    let api = Api::<K>::namespaced(context.client.clone(), &context.namespace);
+    watcher(api, config).default_backoff().modify(|object| object.meta_mut().managed_fields = None)
+}
+
+/// Drops what is remembered about BuildJobs that are gone.
+fn forget(context: &Context, event: &watcher::Event<BuildJob>) {
+    match event {
+        watcher::Event::Delete(job) => {
+            context.recalls.forget(job);
+        }
+        // Some may have gone unseen.
+        watcher::Event::InitDone => context.recalls.retain(&context.jobs.all()),
+        _ => {}
+    }
+}
+
+/// The BuildJob that an object says it belongs to.
+fn owner(meta: &ObjectMeta, namespace: &str) -> Option<reflector::ObjectRef<BuildJob>> {
+    let name = meta.labels.as_ref()?.get(names::LABEL_BUILD_JOB)?;
+    Some(reflector::ObjectRef::new(name).within(namespace))
 }
 
 fn into_stream(changes: RemoteChanges) -> impl Stream<Item = reflector::ObjectRef<BuildJob>> {

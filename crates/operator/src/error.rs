@@ -21,7 +21,7 @@ pub enum Error {
     #[error("{kind} {name} exists, but does not belong to this BuildJob; delete it or rename the BuildJob")]
     NotOurs {
         /// The object's kind.
-        kind: &'static str,
+        kind: String,
         /// The object's name.
         name: String,
     },

@@ -16,6 +16,7 @@
 //!   run, and is not made again. For the others Buildkite lets only one agent have the job.
 //!
 //! - [`begin`]: until the pod exists
+//! - [`wrapped`]: while the Job around the pod shows none
 //! - [`start`]: until all containers run
 //! - [`end`]: once the pod or the job has ended
 //! - [`cleanup`]: after the end
@@ -24,12 +25,17 @@ mod begin;
 mod cleanup;
 mod end;
 mod start;
+mod wrapped;
 
-use bk_api::{BuildJob, BuildJobStatus, Phase, Verdict};
+use bk_api::{BuildJob, BuildJobStatus, Phase, Verdict, build_job::WorkloadKind};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    apimachinery::pkg::apis::meta::v1::Time,
+};
 
 use crate::{
+    batch::BatchFacts,
     facts::PodFacts,
     plugin::PluginError,
     pod::PodSettings,
@@ -46,7 +52,9 @@ pub struct Observed<'a> {
     pub job: &'a BuildJob,
     /// The pod of the attempt that the job's status is at, if it exists for certain.
     pub pod: Option<PodFacts>,
-    /// What this process knows about that pod's creation.
+    /// The `batch/v1` Job around it, if it stands in one and that exists for certain.
+    pub batch: Option<BatchFacts>,
+    /// What this process knows about their creation.
     pub creation: Creation,
     /// What Buildkite last said about the job. Standalone jobs have none.
     pub remote: Option<Remote>,
@@ -93,11 +101,20 @@ pub struct Decision {
 pub enum Action {
     /// Create this pod. If it exists and is ours, that is success.
     CreatePod(Box<Pod>),
+    /// Create this `batch/v1` Job. If it exists and is ours, that is success.
+    CreateBatchJob(Box<Job>),
     /// Delete the pod with this name and id.
     DeletePod {
         /// The pod's name.
         name: String,
         /// The pod's id.
+        uid: String,
+    },
+    /// Delete the `batch/v1` Job with this name and id, and its pod with it.
+    DeleteBatchJob {
+        /// The Job's name.
+        name: String,
+        /// The Job's id.
         uid: String,
     },
     /// Write this status, provided that the BuildJob is still the one that was observed or that an earlier
@@ -131,10 +148,11 @@ pub fn decide(seen: &Observed<'_>, rules: &Rules) -> Decision {
     if let Some(decision) = end::by_remote(&case) {
         return decision;
     }
-    match &seen.pod {
-        None => begin::decide(&case),
-        Some(facts) if facts.is_over() || facts.managed_ended() => end::by_pod(&case, facts),
-        Some(facts) => start::decide(&case, facts),
+    match (&seen.pod, &seen.batch) {
+        (None, None) => begin::decide(&case),
+        (None, Some(batch)) => wrapped::decide(&case, batch),
+        (Some(facts), _) if facts.is_over() || facts.managed_ended() => end::by_pod(&case, facts),
+        (Some(facts), _) => start::decide(&case, facts),
     }
 }
 
@@ -154,6 +172,11 @@ struct Case<'a> {
 impl Case<'_> {
     fn is_standalone(&self) -> bool {
         self.seen.job.spec.buildkite.is_none()
+    }
+
+    /// What the pod stands in.
+    fn workload(&self) -> WorkloadKind {
+        self.seen.job.spec.workload.unwrap_or(self.rules.pod.config.workload)
     }
 
     fn remote_state(&self) -> Option<RemoteState> {
@@ -181,7 +204,9 @@ impl Case<'_> {
     /// The status as it should be now, whatever is on record.
     fn current(&self) -> BuildJobStatus {
         let observed_generation = self.seen.job.metadata.generation;
-        let recorded = BuildJobStatus { observed_generation, ..self.status.clone() };
+        let batch = self.seen.batch.as_ref().map(|batch| batch.name.clone());
+        let job_name = batch.or_else(|| self.status.job_name.clone());
+        let recorded = BuildJobStatus { observed_generation, job_name, ..self.status.clone() };
         match &self.seen.pod {
             None => recorded,
             Some(facts) => start::progress(recorded, facts, self.seen.now),

@@ -2,6 +2,7 @@
 //! values. No client, no clock, no randomness: what they need comes in as arguments.
 //!
 //! - [`intake`]: which of the jobs that wait in Buildkite to take, and the BuildJobs they become
+//! - [`batch`]: a pod in a `batch/v1` Job
 //! - [`plugin`]: the `kubernetes` plugin in a job's list of plugins
 //! - [`pod`]: BuildJob → Pod
 //! - [`facts`]: Pod → what matters about it
@@ -12,6 +13,7 @@
 //! - [`surroundings`]: what a BuildJob refers to by name
 //! - [`verdicts`]: the reasons for a job's end, in words
 
+pub mod batch;
 pub mod decide;
 pub mod environment;
 pub mod facts;

@@ -19,6 +19,9 @@ pub struct BuildJobStatus {
     /// How often a pod was replaced before an agent took the job.
     #[serde(default)]
     pub attempt: u32,
+    /// The `batch/v1` Job of this attempt, if its pod stands in one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job_name: Option<String>,
     /// The pod of this attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_name: Option<String>,

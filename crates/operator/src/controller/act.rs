@@ -1,19 +1,25 @@
 //! Performs a decision step by step. Writes only.
 
+use std::fmt::Debug;
+
 use bk_api::{BuildJob, BuildJobStatus, Fault, Verdict, names};
 use bk_buildkite::stacks::{FINISH_DETAIL_MAX, FinishJob, NOTIFICATION_DETAIL_MAX, Notification, crop};
 use bk_plan::{
     decide::{self, Action, Decision, Observed},
     recall::{Creation, Recall},
 };
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    serde::{Serialize, de::DeserializeOwned},
+};
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions, PropagationPolicy},
+    api::{DeleteParams, Patch, PatchParams, Preconditions, PropagationPolicy},
+    core::NamespaceResourceScope,
     runtime::events::{Event, EventType},
 };
 
-use super::{Context, observe};
+use super::{Context, observe, workload};
 use crate::error::Error;
 
 /// Whether all steps were taken.
@@ -69,20 +75,32 @@ impl Round<'_> {
     async fn step(&mut self, action: &Action) -> Result<Progress, Error> {
         let Self { context, job, .. } = *self;
         match action {
-            Action::CreatePod(pod) => {
-                let created = create_pod(context, job, pod).await;
-                let done = matches!(created, Ok(Progress::Continue));
-                let creation = if done { Creation::Done } else { Creation::Failed };
-                context.recalls.note(job, |recall| recall.created(attempt_of(pod), creation));
-                return created;
-            }
-            Action::DeletePod { name, uid } => delete_pod(context, name, uid).await?,
+            Action::CreatePod(pod) => return self.create(pod.as_ref()).await,
+            Action::CreateBatchJob(batch_job) => return self.create(batch_job.as_ref()).await,
+            Action::DeletePod { name, uid } => workload::delete::<Pod>(context, name, uid).await?,
+            Action::DeleteBatchJob { name, uid } => workload::delete::<Job>(context, name, uid).await?,
             Action::WriteStatus(status) => return self.write_status(status).await,
             Action::FinishRemote(verdict) => return finish_remote(context, job, verdict).await,
             Action::Notify(verdict) => notify(context, job, verdict).await,
             Action::DeleteJob { unrecorded } => return self.delete_job(unrecorded.as_deref()).await,
         }
         Ok(Progress::Continue)
+    }
+
+    /// Creates what runs the job, and remembers whether that was done.
+    async fn create<K>(&self, object: &K) -> Result<Progress, Error>
+    where
+        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+        K: Clone + Debug + Serialize + DeserializeOwned,
+    {
+        let Self { context, job, .. } = *self;
+        let created = workload::create(context, job, object).await;
+        let creation = if created.is_ok() { Creation::Done } else { Creation::Failed };
+        context.recalls.note(job, |recall| recall.created(attempt_of(object), creation));
+        match created {
+            Ok(()) => Ok(Progress::Continue),
+            Err(error) => error.refusal().map(Progress::Refused).ok_or(error),
+        }
     }
 
     /// Writes the status unless the BuildJob has changed since it was looked at: a decision on an old view
@@ -151,54 +169,10 @@ impl Round<'_> {
     }
 }
 
-/// The attempt that a pod is.
-fn attempt_of(pod: &Pod) -> u32 {
-    let annotation = pod.annotations().get(names::ANNOTATION_ATTEMPT);
+/// The attempt that an object is made for.
+fn attempt_of(object: &impl Resource) -> u32 {
+    let annotation = object.annotations().get(names::ANNOTATION_ATTEMPT);
     annotation.and_then(|attempt| attempt.parse().ok()).unwrap_or_default()
-}
-
-async fn create_pod(context: &Context, job: &BuildJob, pod: &Pod) -> Result<Progress, Error> {
-    let api = Api::<Pod>::namespaced(context.client.clone(), &context.namespace);
-    let name = pod.name_any();
-    let attempt = format!("create pod {}/{name}", context.namespace);
-    match api
-        .create(&PostParams { field_manager: Some(names::FIELD_MANAGER.into()), ..Default::default() }, pod)
-        .await
-    {
-        Ok(_) => tracing::info!(pod = name, "pod created"),
-        Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            let existing = api.get_opt(&name).await.map_err(Error::kubernetes(attempt))?;
-            if existing.is_some_and(|existing| !observe::is_owned_by(&existing, job)) {
-                return Err(Error::NotOurs { kind: "pod", name });
-            }
-        }
-        Err(error) => {
-            let error = Error::kubernetes(attempt)(error);
-            return error.refusal().map(Progress::Refused).ok_or(error);
-        }
-    }
-    Ok(Progress::Continue)
-}
-
-async fn delete_pod(context: &Context, name: &str, uid: &str) -> Result<(), Error> {
-    let api = Api::<Pod>::namespaced(context.client.clone(), &context.namespace);
-    match api.delete(name, &only(uid)).await {
-        Ok(_) => tracing::info!(pod = name, "pod deleted"),
-        // Gone already, or another pod has the name by now.
-        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
-        Err(error) => {
-            return Err(Error::kubernetes(format!("delete pod {}/{name}", context.namespace))(error));
-        }
-    }
-    Ok(())
-}
-
-/// Deletes exactly the object that was looked at.
-fn only(uid: &str) -> DeleteParams {
-    DeleteParams {
-        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
-        ..DeleteParams::default()
-    }
 }
 
 /// Tells the log, and `kubectl describe` if something went wrong, how the job stands.

@@ -2,20 +2,24 @@
 
 use std::borrow::Cow;
 
-use bk_api::{BuildJob, names};
+use bk_api::BuildJob;
 use bk_plan::{
+    batch::BatchFacts,
     facts::PodFacts,
     intake,
     plugin::PluginError,
     recall::{Creation, Recall},
     remote::Remote,
+    surroundings::Surroundings,
 };
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::Pod;
-use kube::{Api, ResourceExt, runtime::reflector::ObjectRef};
+use kube::runtime::reflector::ObjectRef;
 use uuid::Uuid;
 
-use super::Context;
+use super::{
+    Context, surroundings,
+    workload::{self, Workload},
+};
 use crate::{
     details::{self, Details},
     error::Error,
@@ -25,8 +29,10 @@ use crate::{
 pub(super) struct Observation<'a> {
     pub(super) job: Cow<'a, BuildJob>,
     pub(super) pod: Option<PodFacts>,
+    pub(super) batch: Option<BatchFacts>,
     pub(super) creation: Creation,
     pub(super) remote: Option<Remote>,
+    pub(super) surroundings: Surroundings,
     pub(super) unreadable: Option<PluginError>,
 }
 
@@ -37,47 +43,32 @@ pub(super) async fn observe<'a>(
     recall: &Recall,
 ) -> Result<Observation<'a>, Error> {
     let creation = recall.creation(job.status_or_default().attempt);
-    let pod = pod(context, job, creation).await?.map(|pod| PodFacts::of(&pod));
+    let Workload { pod, batch_job } = workload::find(context, job, creation).await?;
     let remote = context.remote.get(&ObjectRef::from_obj(job));
-    let mut seen = Observation { job: Cow::Borrowed(job), pod, creation, remote, unreadable: None };
+    let mut seen = Observation {
+        job: Cow::Borrowed(job),
+        pod: pod.as_ref().map(PodFacts::of),
+        batch: batch_job.as_ref().map(BatchFacts::of),
+        creation,
+        remote,
+        surroundings: Surroundings::default(),
+        unreadable: None,
+    };
     let status = job.status_or_default();
-    let has_pod = seen.pod.is_some() || status.pod_name.is_some();
-    if intake::needs_details(job) && !has_pod && !status.phase.is_terminal() {
+    let exists = seen.pod.is_some() || seen.batch.is_some();
+    if exists || status.phase.is_terminal() {
+        return Ok(seen);
+    }
+    if intake::needs_details(job) {
         complete(context, &mut seen).await?;
     }
+    seen.surroundings = surroundings::find(context, &seen.job).await?;
     Ok(seen)
 }
 
 /// The Buildkite job's UUID; the CRD's own rules have checked its form.
 pub(super) fn uuid(job: &BuildJob) -> Option<Uuid> {
     job.job_uuid()?.parse().ok()
-}
-
-/// The pod of the current attempt. If one that should exist is not in the cache, the API server is asked: a
-/// cache may lag, and much follows from a pod's absence.
-async fn pod(context: &Context, job: &BuildJob, creation: Creation) -> Result<Option<Pod>, Error> {
-    context.pods.complete().await;
-    let status = job.status_or_default();
-    let name = status.pod_name.clone().unwrap_or_else(|| names::pod(&job.name_any(), status.attempt));
-    let cached = context.pods.get(&ObjectRef::new(&name).within(&context.namespace));
-    let pod = match cached {
-        Some(pod) => Some(pod.as_ref().clone()),
-        None if (status.pod_name.is_some() || creation != Creation::Unknown)
-            && !status.phase.is_terminal() =>
-        {
-            Api::<Pod>::namespaced(context.client.clone(), &context.namespace)
-                .get_opt(&name)
-                .await
-                .map_err(Error::kubernetes(format!("read pod {}/{name}", context.namespace)))?
-        }
-        None => None,
-    };
-    Ok(pod.filter(|pod| is_owned_by(pod, job)))
-}
-
-/// Whether `pod` belongs to exactly this BuildJob, not to an earlier one of the same name.
-pub(super) fn is_owned_by(pod: &Pod, job: &BuildJob) -> bool {
-    pod.owner_references().iter().any(|owner| Some(&owner.uid) == job.metadata.uid.as_ref())
 }
 
 /// Fills in what Buildkite knows about a job of which the BuildJob says little more than its UUID.

@@ -10,7 +10,6 @@ use bk_api::BuildJob;
 use bk_plan::{
     decide::{Decision, Observed, decide},
     recall::Recall,
-    surroundings::Surroundings,
 };
 use jiff::Timestamp;
 use kube::{
@@ -64,9 +63,10 @@ async fn round(job: &BuildJob, context: &Context) -> Result<Action, Error> {
     let seen = Observed {
         job: &observation.job,
         pod: observation.pod.clone(),
+        batch: observation.batch.clone(),
         creation: observation.creation,
         remote: observation.remote,
-        surroundings: Surroundings::default(),
+        surroundings: observation.surroundings.clone(),
         unreadable: observation.unreadable.clone(),
         now: Timestamp::now(),
     };

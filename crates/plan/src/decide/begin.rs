@@ -1,16 +1,16 @@
 //! Until the pod exists: create it, or say why it cannot be; and what to do about a pod that has vanished.
 
-use bk_api::{BuildJobStatus, Phase};
+use bk_api::{BuildJobStatus, Phase, build_job::WorkloadKind};
 use jiff::SignedDuration;
 
 use super::{Action, Case, Decision, start};
-use crate::{pod, recall::Creation, remote::RemoteState, verdicts};
+use crate::{batch, pod, recall::Creation, remote::RemoteState, verdicts};
 
 pub(super) fn decide(case: &Case<'_>) -> Decision {
     let was_created = match case.seen.creation {
         Creation::Done => true,
         Creation::Failed => false,
-        Creation::Unknown => case.status.pod_name.is_some(),
+        Creation::Unknown => case.status.pod_name.is_some() || case.status.job_name.is_some(),
     };
     if was_created {
         return vanished(case);
@@ -26,7 +26,7 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
     if let Some(error) = &case.seen.unreadable {
         return case.fail_unacquired(verdicts::unreadable_plugins(error));
     }
-    create(case, case.current())
+    create(case, &case.current())
 }
 
 /// There was a pod, or may have been one, and it does not exist.
@@ -51,26 +51,44 @@ fn replace(case: &Case<'_>) -> Decision {
         phase: Phase::Pending,
         attempt: attempts,
         pod_name: None,
+        job_name: None,
         node_name: None,
         waiting_for: None,
         started_at: None,
         ..case.current()
     };
-    let mut decision = create(case, status.clone());
+    let mut decision = create(case, &status);
     decision.actions.insert(0, Case::write(status));
     decision
 }
 
-fn create(case: &Case<'_>, status: BuildJobStatus) -> Decision {
+fn create(case: &Case<'_>, status: &BuildJobStatus) -> Decision {
     let pod = match pod::render(case.seen.job, status.attempt, &case.seen.surroundings, &case.rules.pod) {
         Ok(pod) => pod,
         Err(error) => return case.fail_unacquired(verdicts::invalid_spec(&error)),
     };
-    let pod_name = pod.metadata.name.clone();
-    let mut actions = vec![Action::CreatePod(Box::new(pod))];
+    let name = pod.metadata.name.clone();
+    let (announced, creation) = match case.workload() {
+        WorkloadKind::Pod => {
+            let announced = BuildJobStatus { pod_name: name, ..status.clone() };
+            (announced, Action::CreatePod(Box::new(pod)))
+        }
+        WorkloadKind::Job => {
+            let announced = BuildJobStatus { job_name: name, ..status.clone() };
+            (announced, Action::CreateBatchJob(Box::new(batch::wrap(pod, net(case)))))
+        }
+    };
+    let mut actions = Vec::new();
     // Nobody but the status could tell later that it had a pod.
-    if case.is_standalone() && status.pod_name != pod_name {
-        actions.insert(0, Case::write(BuildJobStatus { pod_name, ..status }));
+    if case.is_standalone() && announced != *status {
+        actions.push(Case::write(announced));
     }
+    actions.push(creation);
     Decision { actions, ask_remote: !case.is_standalone(), look_again: Some(start::SETTLING) }
+}
+
+/// When Kubernetes itself ends and removes a Job, should the operator be gone by then.
+fn net(case: &Case<'_>) -> batch::Net {
+    const MARGIN: SignedDuration = SignedDuration::from_hours(1);
+    batch::Net { active: None, finished: case.rules.failed_ttl + MARGIN }
 }

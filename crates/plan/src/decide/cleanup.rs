@@ -15,18 +15,22 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
     let keeps_pod = case.rules.keep_pod_on_failure && matches!(phase, Phase::Failed | Phase::TimedOut);
     let mut decision = Decision::wait(false, left);
     if !keeps_pod {
-        decision.actions.extend(remove_pod(case));
+        decision.actions.extend(remove_workload(case));
     }
     decision
 }
 
 /// The BuildJob and its pod go in one round. If the operator ends in between, the pod loses its owner and goes as well.
 pub(super) fn remove_all(case: &Case<'_>, unrecorded: Option<Box<BuildJobStatus>>) -> Vec<Action> {
-    [Action::DeleteJob { unrecorded }].into_iter().chain(remove_pod(case)).collect()
+    [Action::DeleteJob { unrecorded }].into_iter().chain(remove_workload(case)).collect()
 }
 
-/// The deletion of the pod, unless there is none or it is on its way out.
-pub(super) fn remove_pod(case: &Case<'_>) -> Option<Action> {
+/// The deletion of the pod, or of the Job around it, unless there is none or it is on its way out.
+pub(super) fn remove_workload(case: &Case<'_>) -> Option<Action> {
+    if let Some(batch) = &case.seen.batch {
+        let (name, uid) = (batch.name.clone(), batch.uid.clone());
+        return (!batch.is_deleting).then_some(Action::DeleteBatchJob { name, uid });
+    }
     let facts = case.seen.pod.as_ref().filter(|facts| !facts.is_deleting())?;
     Some(Action::DeletePod { name: facts.name.clone(), uid: facts.uid.clone() })
 }

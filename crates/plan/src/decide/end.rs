@@ -86,7 +86,7 @@ fn not_acquired(case: &Case<'_>, facts: &PodFacts) -> Decision {
         return case.fail_unacquired(verdicts::agent_not_started(Some(facts), attempts));
     }
     let mut decision = Decision::wait(true, SignedDuration::from_secs(1));
-    if let Some(removal) = cleanup::remove_pod(case) {
+    if let Some(removal) = cleanup::remove_workload(case) {
         // Once it is gone, only the record can tell that it counts as an attempt.
         let recorded = case.status.pod_name.is_some();
         decision.actions.extend((!recorded).then(|| Case::write(case.current())));

@@ -4,6 +4,7 @@
 mod properties;
 mod reasons;
 mod scene;
+mod wrapped;
 
 use bk_api::{Phase, VerdictCode};
 use bk_plan::{

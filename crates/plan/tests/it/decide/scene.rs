@@ -2,8 +2,9 @@
 //!
 //! Times are seconds since the BuildJob was created.
 
-use bk_api::{BuildJob, BuildJobStatus, Fault, Phase, Verdict, VerdictCode, names};
+use bk_api::{BuildJob, BuildJobStatus, Fault, Phase, Verdict, VerdictCode, build_job::WorkloadKind, names};
 use bk_plan::{
+    batch::BatchFacts,
     decide::{Action, Decision, Observed, decide},
     facts::{ContainerFacts, ContainerState, PodFacts},
     plugin::PluginError,
@@ -21,6 +22,7 @@ use crate::fixtures::{job, rules};
 pub(crate) struct Scene {
     pub(crate) job: BuildJob,
     pub(crate) pod: Option<PodFacts>,
+    batch: Option<BatchFacts>,
     pub(crate) remote: Option<Remote>,
     creation: Creation,
     unreadable: Option<PluginError>,
@@ -45,7 +47,15 @@ pub(crate) fn standalone() -> Scene {
 pub(crate) fn scene(yaml: &str) -> Scene {
     let mut job = job(yaml);
     job.metadata.creation_timestamp = Some(Time(time(0)));
-    Scene { job, pod: None, remote: None, creation: Creation::Unknown, unreadable: None, now: time(0) }
+    Scene {
+        job,
+        pod: None,
+        batch: None,
+        remote: None,
+        creation: Creation::Unknown,
+        unreadable: None,
+        now: time(0),
+    }
 }
 
 impl Scene {
@@ -104,6 +114,18 @@ impl Scene {
         self
     }
 
+    /// The pod stands, or is to stand, in a Job.
+    pub(crate) fn batch(mut self, batch: BatchFacts) -> Self {
+        self.batch = Some(batch);
+        self.in_job()
+    }
+
+    /// The pod is to stand in a Job.
+    pub(crate) fn in_job(mut self) -> Self {
+        self.job.spec.workload = Some(WorkloadKind::Job);
+        self
+    }
+
     /// What this process knows about the creation of the pod.
     pub(crate) fn creation(mut self, creation: Creation) -> Self {
         self.creation = creation;
@@ -141,6 +163,7 @@ impl Scene {
         Observed {
             job: &self.job,
             pod: self.pod.clone(),
+            batch: self.batch.clone(),
             creation: self.creation,
             remote: self.remote,
             surroundings: Surroundings::default(),
@@ -180,7 +203,11 @@ impl Scene {
 fn in_words(action: &Action) -> String {
     match action {
         Action::CreatePod(pod) => format!("create {}", pod.metadata.name.as_deref().unwrap_or_default()),
+        Action::CreateBatchJob(job) => {
+            format!("create Job {}", job.metadata.name.as_deref().unwrap_or_default())
+        }
         Action::DeletePod { name, uid } => format!("delete {name} {uid}"),
+        Action::DeleteBatchJob { name, uid } => format!("delete Job {name} {uid}"),
         Action::WriteStatus(status) => {
             let words = [
                 Some(format!("write {:?}", status.phase)),
@@ -227,6 +254,18 @@ pub(crate) fn pod(managed: ContainerState, agent: ContainerState) -> PodFacts {
         init: Vec::new(),
         managed: vec![container("container-0", managed)],
         agent: container("agent", agent),
+    }
+}
+
+/// A Job around the pod, created after a second.
+pub(crate) fn batch_job() -> BatchFacts {
+    BatchFacts {
+        name: "nightly".to_owned(),
+        uid: "j1".to_owned(),
+        active_since: Some(time(1)),
+        is_deleting: false,
+        is_suspended: false,
+        failed: None,
     }
 }
 

@@ -42,7 +42,9 @@ pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<St
             {
                 return Some("a verdict is struck out that nobody has overtaken".to_owned());
             }
-            Action::DeletePod { .. } | Action::DeleteJob { unrecorded: None } => {}
+            Action::DeletePod { .. }
+            | Action::DeleteBatchJob { .. }
+            | Action::DeleteJob { unrecorded: None } => {}
             _ if status.phase.is_terminal() => return Some(format!("{action:?} after the end")),
             _ => {}
         }

@@ -128,6 +128,7 @@ impl World {
         let seen = Observed {
             job: &job,
             pod: self.pod(&job),
+            batch: None,
             creation: self.operator.recall.creation(job.status_or_default().attempt),
             remote,
             unreadable: None,
@@ -223,6 +224,9 @@ impl World {
                     super::invariants::before_create(self);
                     self.store_pod(*pod);
                 }
+            }
+            Action::CreateBatchJob(_) | Action::DeleteBatchJob { .. } => {
+                self.violate("this world has no batch Jobs");
             }
             Action::DeletePod { name, uid } => {
                 self.writes += 1;
@@ -386,7 +390,8 @@ fn describe(seen: &Observed<'_>, decision: &Decision) -> String {
 fn name_of(action: &Action) -> String {
     match action {
         Action::CreatePod(pod) => format!("create {}", pod.metadata.name.as_deref().unwrap_or_default()),
-        Action::DeletePod { uid, .. } => format!("delete {uid}"),
+        Action::CreateBatchJob(_) => "create a batch Job".to_owned(),
+        Action::DeletePod { uid, .. } | Action::DeleteBatchJob { uid, .. } => format!("delete {uid}"),
         Action::WriteStatus(status) => {
             let code = status.verdict.as_ref().map(|verdict| verdict.code);
             format!("write {:?}/{} {code:?}", status.phase, status.attempt)

@@ -1,0 +1,138 @@
+//! A BuildJob's pod, and the `batch/v1` Job around it if there is one: finding, creating and deleting them.
+
+use std::fmt::Debug;
+
+use bk_api::{BuildJob, build_job::WorkloadKind, names};
+use bk_plan::recall::Creation;
+use k8s_openapi::{
+    api::{batch::v1::Job, core::v1::Pod},
+    serde::{Serialize, de::DeserializeOwned},
+};
+use kube::{
+    Api, Resource, ResourceExt,
+    api::{DeleteParams, PostParams, Preconditions, PropagationPolicy},
+    core::NamespaceResourceScope,
+    runtime::reflector::ObjectRef,
+};
+
+use super::Context;
+use crate::{cache::Cache, error::Error};
+
+/// What exists of an attempt.
+#[derive(Default)]
+pub(super) struct Workload {
+    pub(super) pod: Option<Pod>,
+    pub(super) batch_job: Option<Job>,
+}
+
+/// What exists of the current attempt. If something that should exist is not in the cache, the API server is
+/// asked: a cache may lag, and much follows from an absence.
+pub(super) async fn find(context: &Context, job: &BuildJob, creation: Creation) -> Result<Workload, Error> {
+    context.pods.complete().await;
+    context.batch_jobs.complete().await;
+    let status = job.status_or_default();
+    let name = names::pod(&job.name_any(), status.attempt);
+    let recorded = status.pod_name.is_some() || status.job_name.is_some();
+    let ask = (recorded || creation != Creation::Unknown) && !status.phase.is_terminal();
+    let kind = match (&status.job_name, &status.pod_name) {
+        (Some(_), _) => WorkloadKind::Job,
+        (None, Some(_)) => WorkloadKind::Pod,
+        (None, None) => job.spec.workload.unwrap_or(context.rules.pod.config.workload),
+    };
+    let (ask_for_pod, ask_for_job) = (ask && kind == WorkloadKind::Pod, ask && kind == WorkloadKind::Job);
+    if let Some(batch_job) = get(context, &context.batch_jobs, &name, job, ask_for_job).await? {
+        let pod = pod_of(context, job, &batch_job);
+        return Ok(Workload { pod, batch_job: Some(batch_job) });
+    }
+    let pod = get(context, &context.pods, &name, job, ask_for_pod).await?;
+    Ok(Workload { pod, batch_job: None })
+}
+
+/// The pod of a Job. There is never more than one that counts: a Job whose pod has failed makes no other.
+fn pod_of(context: &Context, job: &BuildJob, batch_job: &Job) -> Option<Pod> {
+    let name = job.name_any();
+    let pods = context.pods.all();
+    let pod = pods.iter().find(|pod| {
+        pod.labels().get(names::LABEL_BUILD_JOB) == Some(&name) && is_owned_by(pod.as_ref(), batch_job)
+    })?;
+    Some(pod.as_ref().clone())
+}
+
+async fn get<K>(
+    context: &Context,
+    cache: &Cache<K>,
+    name: &str,
+    job: &BuildJob,
+    ask: bool,
+) -> Result<Option<K>, Error>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Clone + Debug + DeserializeOwned + 'static,
+{
+    let found = match cache.get(&ObjectRef::new(name).within(&context.namespace)) {
+        Some(cached) => Some(cached.as_ref().clone()),
+        None if ask => {
+            let attempt = format!("read {} {}/{name}", K::kind(&()), context.namespace);
+            api::<K>(context).get_opt(name).await.map_err(Error::kubernetes(attempt))?
+        }
+        None => None,
+    };
+    Ok(found.filter(|object| is_owned_by(object, job)))
+}
+
+/// Whether an object belongs to exactly this one, not to an earlier one of the same name.
+pub(super) fn is_owned_by<K: Resource, O: Resource>(object: &K, owner: &O) -> bool {
+    object.owner_references().iter().any(|reference| Some(&reference.uid) == owner.meta().uid.as_ref())
+}
+
+/// Creates an object of a BuildJob. If it exists and is ours, that is success.
+pub(super) async fn create<K>(context: &Context, job: &BuildJob, object: &K) -> Result<(), Error>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Clone + Debug + Serialize + DeserializeOwned,
+{
+    let (api, kind, name) = (api::<K>(context), K::kind(&()), object.name_any());
+    let attempt = format!("create {kind} {}/{name}", context.namespace);
+    let params = PostParams { field_manager: Some(names::FIELD_MANAGER.into()), ..PostParams::default() };
+    match api.create(&params, object).await {
+        Ok(_) => tracing::info!(%kind, name, "created"),
+        Err(kube::Error::Api(status)) if status.is_already_exists() => {
+            let existing = api.get_opt(&name).await.map_err(Error::kubernetes(attempt))?;
+            if existing.is_some_and(|existing| !is_owned_by(&existing, job)) {
+                return Err(Error::NotOurs { kind: kind.into_owned(), name });
+            }
+        }
+        Err(error) => return Err(Error::kubernetes(attempt)(error)),
+    }
+    Ok(())
+}
+
+/// Deletes exactly the object that was looked at, and what it owns.
+pub(super) async fn delete<K>(context: &Context, name: &str, uid: &str) -> Result<(), Error>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Clone + Debug + DeserializeOwned,
+{
+    let kind = K::kind(&());
+    let params = DeleteParams {
+        propagation_policy: Some(PropagationPolicy::Background),
+        preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
+        ..DeleteParams::default()
+    };
+    match api::<K>(context).delete(name, &params).await {
+        Ok(_) => tracing::info!(%kind, name, "deleted"),
+        // Gone already, or another has the name by now.
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {}
+        Err(error) => {
+            return Err(Error::kubernetes(format!("delete {kind} {}/{name}", context.namespace))(error));
+        }
+    }
+    Ok(())
+}
+
+fn api<K>(context: &Context) -> Api<K>
+where
+    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+{
+    Api::namespaced(context.client.clone(), &context.namespace)
+}

@@ -1,0 +1,66 @@
+//! While the `batch/v1` Job around the pod shows none: wait for it, or find out that it is gone.
+
+use bk_api::{BuildJobStatus, Phase};
+use jiff::SignedDuration;
+
+use super::{Case, Decision, WITHOUT_EVENT, cleanup, start};
+use crate::{batch::BatchFacts, remote::RemoteState, verdicts};
+
+pub(super) fn decide(case: &Case<'_>, batch: &BatchFacts) -> Decision {
+    let ask = !case.is_standalone();
+    if batch.is_deleting {
+        return Decision::wait(ask, WITHOUT_EVENT);
+    }
+    if batch.failed.is_some() {
+        return without_pod(case);
+    }
+    if batch.is_suspended {
+        // Whoever has suspended it decides how long that takes.
+        return explain(case, "its Job to be resumed: it is suspended", WITHOUT_EVENT);
+    }
+    let active = batch.active_since.map(|since| case.seen.now.duration_since(since)).unwrap_or_default();
+    let limit = case.rules.start_deadline;
+    if active >= limit {
+        return case.fail_unacquired(verdicts::start_timeout(None, limit.as_secs()));
+    }
+    if active < start::SETTLING {
+        return Decision::wait(ask, start::SETTLING - active);
+    }
+    explain(case, "its Job to get a pod", limit - active)
+}
+
+/// Says what the job waits for, if that is news.
+fn explain(case: &Case<'_>, waiting_for: &str, look_again: SignedDuration) -> Decision {
+    let mut decision = Decision::wait(!case.is_standalone(), look_again);
+    if case.status.waiting_for.as_deref() != Some(waiting_for) {
+        let waiting_for = Some(waiting_for.to_owned());
+        decision.actions.push(Case::write(BuildJobStatus { waiting_for, ..case.current() }));
+    }
+    decision
+}
+
+/// The Job had a pod, and it is gone.
+fn without_pod(case: &Case<'_>) -> Decision {
+    if case.is_standalone() {
+        return case.conclude((Phase::Failed, verdicts::agent_lost(None)));
+    }
+    match case.fresh_remote() {
+        None => Decision::wait(true, SignedDuration::from_secs(1)),
+        Some(RemoteState::Waiting) => replace(case),
+        Some(_) => case.lose(verdicts::agent_lost(None)),
+    }
+}
+
+/// No agent has taken the job: the Job makes room for another.
+fn replace(case: &Case<'_>) -> Decision {
+    let attempts = case.status.attempt + 1;
+    if attempts >= case.rules.max_attempts {
+        return case.fail_unacquired(verdicts::agent_not_started(None, attempts));
+    }
+    let mut decision = Decision::wait(true, SignedDuration::from_secs(1));
+    // Once it is gone, only the record can tell that it counts as an attempt.
+    let recorded = case.status.job_name.is_some();
+    decision.actions.extend((!recorded).then(|| Case::write(case.current())));
+    decision.actions.extend(cleanup::remove_workload(case));
+    decision
+}
