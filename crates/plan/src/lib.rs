@@ -22,5 +22,6 @@ pub mod plugin;
 pub mod pod;
 pub mod recall;
 pub mod remote;
+mod strategic_merge;
 pub mod surroundings;
 pub mod verdicts;
