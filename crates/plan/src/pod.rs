@@ -24,6 +24,7 @@
 //! - [`script`]: what `command` and `args` of a container mean
 //! - [`tags`]: what the agent says about itself
 //! - [`metadata`]: labels and annotations
+//! - [`images`]: references to images, and when they are pulled
 //! - [`references`]: names within the pod
 //! - [`shim`]: the command lines of PID 1
 //! - [`strict`]: reading what people wrote
@@ -33,6 +34,7 @@ mod bootstrap;
 mod checkout;
 mod exporters;
 mod extra_containers;
+mod images;
 mod metadata;
 mod parts;
 mod patches;
@@ -68,6 +70,8 @@ pub const CHECKOUT_CONTAINER: &str = "checkout";
 
 const WORKSPACE_VOLUME: &str = "workspace";
 const SHIM_VOLUME: &str = "buildkite-shim";
+/// The pod's restart policy: a container that is started again would run the command again.
+const NEVER: &str = "Never";
 
 /// What a pod needs beyond its BuildJob.
 #[derive(Clone, Debug, PartialEq)]
@@ -105,7 +109,7 @@ pub fn render(
     let pod_name = bk_api::names::pod(&job_name, attempt);
     let plugin = KubernetesPlugin::of(job, settings)?;
     let mut draft = draft(job, &plugin, surroundings, settings)?;
-    patches::apply(&mut draft, job);
+    patches::apply(&mut draft, job, &plugin, settings)?;
     let spec = finish(job, &plugin, draft, run_id(job, attempt, &pod_name), settings)?;
     Ok(Pod {
         metadata: ObjectMeta {
@@ -144,6 +148,8 @@ fn draft(
     let Workload { pod_spec: mut spec, mut commands } =
         workload::of(job, plugin, &environment.primary, surroundings, settings)?;
     resource_class::apply(job, &mut spec, &mut commands, settings)?;
+    // Patches may not change it.
+    spec.restart_policy = Some(NEVER.to_owned());
     let names = commands.iter().map(|container| container.name.clone()).collect();
     spec.containers = commands;
     spec.containers.push(agent::container(job, settings));
@@ -177,8 +183,6 @@ fn finish(
     let turns = bootstrap::turns(commands, checkout);
     let run = Run { id: run_id, names: turns.iter().map(|turn| turn.container.name.clone()).collect() };
 
-    // A container that is started again would run the command again.
-    spec.restart_policy = Some("Never".to_owned());
     spec.termination_grace_period_seconds.get_or_insert(settings.config.termination_grace_period_seconds);
     let mut agent = parts.agent;
     agent::finish(&mut agent, job, &spec, &run, settings);
@@ -190,7 +194,9 @@ fn finish(
     add_shim(&mut spec, settings);
     spec.containers.extend(parts.others);
     name_service_account(&mut spec);
+    references::settle_mounts(&mut spec);
     references::check(&spec)?;
+    images::settle(&mut spec, settings)?;
     Ok(spec)
 }
 

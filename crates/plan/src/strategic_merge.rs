@@ -34,16 +34,16 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_VALUES: &str = "$deleteFromPrimitiveList/";
 const SET_ORDER: &str = "$setElementOrder/";
 
-/// Merges `patch`, which stands at `path`, into a pod spec.
+/// Merges `patch`, which stands at `at`, into a pod spec.
 pub(crate) fn merge(
     spec: &mut Map<String, Value>,
     patch: &Map<String, Value>,
-    path: &str,
+    at: &str,
 ) -> Result<(), RenderError> {
-    match verb(patch, path)? {
+    match verb(patch, at)? {
         Verb::Delete => spec.clear(),
-        Verb::Replace => *spec = added(patch, Shape::Pod, path)?,
-        Verb::Merge => merge_keys(spec, patch, Shape::Pod, path)?,
+        Verb::Replace => *spec = added(patch, Shape::Pod, at)?,
+        Verb::Merge => merge_keys(spec, patch, Shape::Pod, at)?,
     }
     Ok(())
 }
@@ -56,12 +56,12 @@ enum Verb {
     Delete,
 }
 
-fn verb(patch: &Map<String, Value>, path: &str) -> Result<Verb, RenderError> {
+fn verb(patch: &Map<String, Value>, at: &str) -> Result<Verb, RenderError> {
     match patch.get(PATCH).map(Value::as_str) {
         None | Some(Some("merge")) => Ok(Verb::Merge),
         Some(Some("replace")) => Ok(Verb::Replace),
         Some(Some("delete")) => Ok(Verb::Delete),
-        Some(_) => Err(refuse(&format!("{path}.{PATCH}"), "must be `delete`, `replace` or `merge`")),
+        Some(_) => Err(refuse(&format!("{at}.{PATCH}"), "must be `delete`, `replace` or `merge`")),
     }
 }
 
@@ -70,26 +70,26 @@ fn merge_keys(
     original: &mut Map<String, Value>,
     patch: &Map<String, Value>,
     shape: Shape,
-    path: &str,
+    at: &str,
 ) -> Result<(), RenderError> {
-    retain_keys(original, patch, path)?;
+    retain_keys(original, patch, at)?;
     for (field, values) in directed(patch, DELETE_VALUES) {
-        let values = expect_list(values, &format!("{path}.{DELETE_VALUES}{field}"))?;
+        let values = expect_list(values, &format!("{at}.{DELETE_VALUES}{field}"))?;
         if let Some(Value::Array(original)) = original.get_mut(field) {
             original.retain(|value| !values.contains(value));
         }
     }
     for (key, value) in patch {
-        let path = format!("{path}.{key}");
+        let at = format!("{at}.{key}");
         if key.starts_with('$') {
-            check_directive(key, &path)?;
+            check_directive(key, &at)?;
         } else {
             let wanted = patch.get(&format!("{SET_ORDER}{key}"));
-            merge_key(original, key, value, wanted, shape, &path)?;
+            merge_key(original, key, value, wanted, shape, &at)?;
         }
     }
     for (field, wanted) in directed(patch, SET_ORDER).filter(|(field, _)| !patch.contains_key(*field)) {
-        let wanted = expect_list(wanted, &format!("{path}.{SET_ORDER}{field}"))?;
+        let wanted = expect_list(wanted, &format!("{at}.{SET_ORDER}{field}"))?;
         if let Some(Value::Array(items)) = original.get_mut(field) {
             *items = list::reorder(std::mem::take(items), wanted, shape.list(field));
         }
@@ -103,28 +103,28 @@ fn merge_key(
     patch: &Value,
     wanted: Option<&Value>,
     shape: Shape,
-    path: &str,
+    at: &str,
 ) -> Result<(), RenderError> {
     let present = original.get_mut(key).filter(|value| !value.is_null());
     if let Some(present) = &present
         && !patch.is_null()
         && kind(present) != kind(patch)
     {
-        return Err(refuse(path, &format!("must be {}, not {}", kind(present), kind(patch))));
+        return Err(refuse(at, &format!("must be {}, not {}", kind(present), kind(patch))));
     }
     let merged = match (present, patch) {
         (_, Value::Null) => None,
-        (present, Value::Object(patch)) => match (verb(patch, path)?, present) {
+        (present, Value::Object(patch)) => match (verb(patch, at)?, present) {
             (Verb::Delete, _) => None,
             (Verb::Merge, Some(Value::Object(present))) => {
-                return merge_keys(present, patch, shape.object(key), path);
+                return merge_keys(present, patch, shape.object(key), at);
             }
-            _ => Some(Value::Object(added(patch, shape.object(key), path)?)),
+            _ => Some(Value::Object(added(patch, shape.object(key), at)?)),
         },
         (present, Value::Array(patch)) => {
-            let wanted = wanted.map(|wanted| expect_list(wanted, path)).transpose()?;
+            let wanted = wanted.map(|wanted| expect_list(wanted, at)).transpose()?;
             let present = present.and_then(Value::as_array_mut).map(std::mem::take).unwrap_or_default();
-            Some(Value::Array(list::merge(present, patch, wanted, shape.list(key), path)?))
+            Some(Value::Array(list::merge(present, patch, wanted, shape.list(key), at)?))
         }
         (_, value) => Some(value.clone()),
     };
@@ -136,9 +136,9 @@ fn merge_key(
 }
 
 /// What a patch makes of nothing.
-fn added(patch: &Map<String, Value>, shape: Shape, path: &str) -> Result<Map<String, Value>, RenderError> {
+fn added(patch: &Map<String, Value>, shape: Shape, at: &str) -> Result<Map<String, Value>, RenderError> {
     let mut added = Map::new();
-    merge_keys(&mut added, patch, shape, path)?;
+    merge_keys(&mut added, patch, shape, at)?;
     Ok(added)
 }
 
@@ -146,15 +146,15 @@ fn added(patch: &Map<String, Value>, shape: Shape, path: &str) -> Result<Map<Str
 fn retain_keys(
     original: &mut Map<String, Value>,
     patch: &Map<String, Value>,
-    path: &str,
+    at: &str,
 ) -> Result<(), RenderError> {
     let Some(retained) = patch.get(RETAIN_KEYS) else { return Ok(()) };
-    let path = format!("{path}.{RETAIN_KEYS}");
-    let retained = expect_list(retained, &path)?;
+    let at = format!("{at}.{RETAIN_KEYS}");
+    let retained = expect_list(retained, &at)?;
     let is_retained = |key: &str| retained.iter().any(|retained| retained == key);
     let brought = patch.iter().filter(|(key, value)| !key.starts_with('$') && !value.is_null());
     if let Some((key, _)) = brought.into_iter().find(|(key, _)| !is_retained(key)) {
-        return Err(refuse(&path, &format!("must name every key of the patch, also `{key}`")));
+        return Err(refuse(&at, &format!("must name every key of the patch, also `{key}`")));
     }
     original.retain(|key, _| is_retained(key));
     Ok(())
@@ -168,7 +168,7 @@ fn directed<'a>(
     patch.iter().filter_map(move |(key, value)| Some((key.strip_prefix(directive)?, value)))
 }
 
-fn check_directive(key: &str, path: &str) -> Result<(), RenderError> {
+fn check_directive(key: &str, at: &str) -> Result<(), RenderError> {
     let known = key == PATCH
         || key == RETAIN_KEYS
         || [DELETE_VALUES, SET_ORDER].iter().any(|prefix| key.starts_with(prefix));
@@ -177,13 +177,13 @@ fn check_directive(key: &str, path: &str) -> Result<(), RenderError> {
     }
     let problem =
         "unknown directive; known: $patch, $retainKeys, $deleteFromPrimitiveList/…, $setElementOrder/…";
-    Err(refuse(path, problem))
+    Err(refuse(at, problem))
 }
 
-fn expect_list<'a>(value: &'a Value, path: &str) -> Result<&'a [Value], RenderError> {
+fn expect_list<'a>(value: &'a Value, at: &str) -> Result<&'a [Value], RenderError> {
     match value {
         Value::Array(list) => Ok(list),
-        other => Err(refuse(path, &format!("must be a list, not {}", kind(other)))),
+        other => Err(refuse(at, &format!("must be a list, not {}", kind(other)))),
     }
 }
 
@@ -197,6 +197,6 @@ fn kind(value: &Value) -> &'static str {
     }
 }
 
-fn refuse(path: &str, problem: &str) -> RenderError {
-    RenderError { path: path.to_owned(), problem: problem.to_owned() }
+fn refuse(at: &str, problem: &str) -> RenderError {
+    RenderError { path: at.to_owned(), problem: problem.to_owned() }
 }

@@ -7,6 +7,17 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 
 use super::{RenderError, container_path};
 
+/// Leaves one mount for each path of a container: the first that was asked for.
+pub(super) fn settle_mounts(spec: &mut PodSpec) {
+    let init = spec.init_containers.iter_mut().flatten();
+    for container in init.chain(&mut spec.containers) {
+        let mut taken = BTreeSet::new();
+        if let Some(mounts) = &mut container.volume_mounts {
+            mounts.retain(|mount| taken.insert(mount.mount_path.clone()));
+        }
+    }
+}
+
 /// Checks the names in a finished pod.
 pub(super) fn check(spec: &PodSpec) -> Result<(), RenderError> {
     let containers = || spec.init_containers.iter().flatten().chain(&spec.containers);

@@ -112,6 +112,7 @@ fn begin(
     }
     let mut spec = match &plugin.pod_template {
         None => PodSpec::default(),
+        Some(name) if name.is_empty() => PodSpec::default(),
         Some(name) => {
             let found = surroundings.pod_templates.get(name).and_then(Option::as_ref);
             let template = found.ok_or_else(|| RenderError {

@@ -9,25 +9,25 @@ use super::{
 };
 use crate::pod::RenderError;
 
-/// Merges the list `patch`, which stands at `path`, into `original`. With `wanted`, the list is in that order.
+/// Merges the list `patch`, which stands at `at`, into `original`. With `wanted`, the list is in that order.
 pub(super) fn merge(
     mut original: Vec<Value>,
     patch: &[Value],
     wanted: Option<&[Value]>,
     rule: ListRule,
-    path: &str,
+    at: &str,
 ) -> Result<Vec<Value>, RenderError> {
     let (merged, before, named) = match rule {
-        ListRule::Replace => return replaced(patch, path),
+        ListRule::Replace => return replaced(patch, at),
         ListRule::Values => {
             let before = original.clone();
-            let patch = replaced(patch, path)?;
+            let patch = replaced(patch, at)?;
             let new: Vec<_> = patch.iter().filter(|value| !before.contains(value)).cloned().collect();
             original.extend(new);
             (original, before, patch)
         }
         ListRule::Elements(key, shape) => {
-            let patch = Elements::of(patch, key, path)?;
+            let patch = Elements::of(patch, key, at)?;
             if patch.replace {
                 return patch.merged.iter().map(|element| element.added(shape)).collect();
             }
@@ -35,7 +35,7 @@ pub(super) fn merge(
             let before = identities(&original, rule);
             for element in &patch.merged {
                 match original.iter_mut().find(|item| item.get(key) == Some(element.identity)) {
-                    Some(Value::Object(found)) => merge_keys(found, element.content, shape, &element.path)?,
+                    Some(Value::Object(found)) => merge_keys(found, element.content, shape, &element.at)?,
                     _ => original.push(element.added(shape)?),
                 }
             }
@@ -49,7 +49,7 @@ pub(super) fn merge(
             let wanted = identities(wanted, rule);
             if let Some(missing) = named.iter().find(|identity| !wanted.contains(identity)) {
                 let problem = format!("`{SET_ORDER}` must name every element of the patch, also {missing}");
-                return Err(refuse(path, &problem));
+                return Err(refuse(at, &problem));
             }
             wanted
         }
@@ -58,20 +58,20 @@ pub(super) fn merge(
 }
 
 /// A list that does not merge with another. An element that only says so is not part of it.
-fn replaced(patch: &[Value], path: &str) -> Result<Vec<Value>, RenderError> {
+fn replaced(patch: &[Value], at: &str) -> Result<Vec<Value>, RenderError> {
     let mut list = Vec::with_capacity(patch.len());
     for (index, value) in patch.iter().enumerate() {
-        let path = format!("{path}[{index}]");
+        let at = format!("{at}[{index}]");
         match value {
-            Value::Null => return Err(refuse(&path, "must not be null")),
-            Value::Array(inner) => list.push(Value::Array(replaced(inner, &path)?)),
-            Value::Object(element) => match verb(element, &path)? {
+            Value::Null => return Err(refuse(&at, "must not be null")),
+            Value::Array(inner) => list.push(Value::Array(replaced(inner, &at)?)),
+            Value::Object(element) => match verb(element, &at)? {
                 Verb::Replace if element.len() == 1 => {}
-                Verb::Merge => list.push(Value::Object(added(element, Shape::Other, &path)?)),
+                Verb::Merge => list.push(Value::Object(added(element, Shape::Other, &at)?)),
                 _ => {
                     let problem =
                         "elements of this list cannot be told apart: the patch's list replaces all of it";
-                    return Err(refuse(&path, problem));
+                    return Err(refuse(&at, problem));
                 }
             },
             scalar => list.push(scalar.clone()),
@@ -101,34 +101,34 @@ struct Elements<'a> {
 struct Element<'a> {
     identity: &'a Value,
     content: &'a Map<String, Value>,
-    path: String,
+    at: String,
 }
 
 impl<'a> Elements<'a> {
-    fn of(patch: &'a [Value], key: &str, path: &str) -> Result<Self, RenderError> {
+    fn of(patch: &'a [Value], key: &str, at: &str) -> Result<Self, RenderError> {
         let mut elements = Self { replace: false, deleted: Vec::new(), merged: Vec::new() };
         for (index, element) in patch.iter().enumerate() {
-            let path = format!("{path}[{index}]");
+            let at = format!("{at}[{index}]");
             let Value::Object(content) = element else {
-                return Err(refuse(&path, &format!("must be an object, not {}", kind(element))));
+                return Err(refuse(&at, &format!("must be an object, not {}", kind(element))));
             };
-            let verb = verb(content, &path)?;
+            let verb = verb(content, &at)?;
             if verb == Verb::Replace {
                 if content.len() > 1 {
                     let problem = format!(
                         "`{PATCH}: replace` in a list replaces the whole list; it stands in an element of its own"
                     );
-                    return Err(refuse(&path, &problem));
+                    return Err(refuse(&at, &problem));
                 }
                 elements.replace = true;
                 continue;
             }
             let identity = content.get(key).filter(|value| !value.is_null()).ok_or_else(|| {
-                refuse(&path, &format!("needs `{key}`: elements of this list are told apart by it"))
+                refuse(&at, &format!("needs `{key}`: elements of this list are told apart by it"))
             })?;
             match verb {
                 Verb::Delete => elements.deleted.push(identity),
-                _ => elements.merged.push(Element { identity, content, path }),
+                _ => elements.merged.push(Element { identity, content, at }),
             }
         }
         Ok(elements)
@@ -137,6 +137,6 @@ impl<'a> Elements<'a> {
 
 impl Element<'_> {
     fn added(&self, shape: Shape) -> Result<Value, RenderError> {
-        added(self.content, shape, &self.path).map(Value::Object)
+        added(self.content, shape, &self.at).map(Value::Object)
     }
 }

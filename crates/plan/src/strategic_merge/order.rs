@@ -22,7 +22,7 @@ pub(super) fn arrange(
         let here = place(before, &item);
         let earlier =
             |other: &Value| matches!((place(before, other), here), (Some(there), Some(here)) if there < here);
-        while let Some(other) = others.next_if(&earlier) {
+        while let Some(other) = others.next_if(earlier) {
             arranged.push(other);
         }
         arranged.push(item);
