@@ -133,6 +133,11 @@ impl Config {
             let message = "`startDeadlineSeconds` must be between 1 and 3300".to_owned();
             return Err(ConfigError::Value { key: "pod_config", message });
         }
+        let default = self.pods.default_resource_class.as_ref();
+        if let Some(class) = default.filter(|class| !self.resource_classes.contains_key(*class)) {
+            let message = format!("`defaultResourceClass: {class}` is not in `resource_classes`");
+            return Err(ConfigError::Value { key: "pod_config", message });
+        }
         Ok(())
     }
 }
@@ -209,6 +214,11 @@ mod tests {
         "pod_config",
         "terminationGracePeriodSeconds: -1",
         "`terminationGracePeriodSeconds` must not be negative"
+    )]
+    #[case(
+        "pod_config",
+        "defaultResourceClass: huge",
+        "`defaultResourceClass: huge` is not in `resource_classes`"
     )]
     #[case("pod_config", "startDeadlineSeconds: 3301", "`startDeadlineSeconds` must be between 1 and 3300")]
     fn values_out_of_range_are_refused(#[case] key: &str, #[case] document: &str, #[case] expected: &str) {

@@ -23,7 +23,7 @@ const README: &str = include_str!("../../../../README.md");
 const CONFIGURATION: &str = include_str!("../../../../docs/configuration.md");
 
 /// The fenced blocks of a language in a document, without the indentation of the list that they are in.
-fn blocks(document: &str, language: &str) -> Vec<String> {
+pub(crate) fn blocks(document: &str, language: &str) -> Vec<String> {
     let mut blocks = Vec::new();
     let mut lines = document.lines();
     while let Some(line) = lines.next() {
@@ -45,21 +45,25 @@ fn applied(document: &str) -> Vec<String> {
     inputs.filter_map(|input| Some(input.split_once("\nEND\n")?.0.to_owned())).collect()
 }
 
-fn yaml(text: &str) -> Value {
+pub(crate) fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
-/// The pod of a BuildJob, which must have nothing in it that is not understood.
-fn render(manifest: &Value) {
-    let job: BuildJob = serde_json::from_value(manifest.clone()).expect("a BuildJob");
-    let settings = PodSettings {
+/// What pods are made with.
+pub(crate) fn settings() -> PodSettings {
+    PodSettings {
         config: PodConfig::default(),
         resource_classes: ResourceClasses::new(),
         endpoint: "http://buildkite".to_owned(),
         shim_config_map: "shim".to_owned(),
         queue: "bk-operator".to_owned(),
-    };
-    pod::render(&job, 0, &Surroundings::default(), &settings).expect("it becomes a pod");
+    }
+}
+
+/// The pod of a BuildJob, which must have nothing in it that is not understood.
+fn render(manifest: &Value) {
+    let job: BuildJob = serde_json::from_value(manifest.clone()).expect("a BuildJob");
+    pod::render(&job, 0, &Surroundings::default(), &settings()).expect("it becomes a pod");
     let understood = serde_json::to_value(&job.spec).expect("specs serialise");
     assert!(includes(&understood, &manifest["spec"]), "{manifest:#} is understood as {understood:#}");
 }
@@ -74,7 +78,7 @@ fn includes(all: &Value, part: &Value) -> bool {
     }
 }
 
-fn read_config(config_map: &Value) -> Config {
+pub(crate) fn read_config(config_map: &Value) -> Config {
     let data: BTreeMap<String, String> =
         serde_json::from_value(config_map["data"].clone()).expect("data of a ConfigMap");
     Config::from_data(&data).unwrap_or_else(|error| panic!("{error}"))
@@ -118,7 +122,7 @@ fn configurations_are_accepted() {
 }
 
 /// Everything in backquotes.
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 

@@ -9,6 +9,7 @@
 mod crds;
 mod documents;
 mod failures;
+mod guides;
 mod help;
 mod plan;
 
