@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use bk_plan::verdicts::{self, Blocker};
+
 /// A failure that ends the process, or a round of work that is tried again.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -53,6 +55,17 @@ impl Error {
             }
             Self::Buildkite(error) => (!error.is_retryable() && !self.is_fatal()).then(|| error.to_string()),
             Self::NotOurs { .. } | Self::Setup(_) => None,
+        }
+    }
+
+    /// What it means for a job that the API server has answered its pod, or what that stands in, like this.
+    pub fn of_creation(&self) -> Option<Blocker> {
+        match self {
+            Self::Kubernetes { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) => Some(verdicts::not_created(status.code, &status.message)),
+                _ => None,
+            },
+            Self::Buildkite(_) | Self::NotOurs { .. } | Self::Setup(_) => None,
         }
     }
 

@@ -42,7 +42,6 @@ use crate::{
     recall::Creation,
     remote::{Remote, RemoteState},
     surroundings::Surroundings,
-    verdicts,
 };
 
 /// Everything a decision may depend on.
@@ -156,10 +155,10 @@ pub fn decide(seen: &Observed<'_>, rules: &Rules) -> Decision {
     }
 }
 
-/// What to do when the API server has refused the pod for good.
-pub fn refused(seen: &Observed<'_>, rules: &Rules, message: &str) -> Decision {
+/// What to do when the API server has refused the pod for good, for this reason.
+pub fn refused(seen: &Observed<'_>, rules: &Rules, verdict: Verdict) -> Decision {
     let case = Case { seen, rules, status: seen.job.status_or_default() };
-    case.fail_unacquired(verdicts::pod_refused(message))
+    case.fail_unacquired(verdict)
 }
 
 /// A decision in the making.

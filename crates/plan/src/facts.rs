@@ -1,12 +1,20 @@
 //! Pod → what matters about it for the job.
+//!
+//! - [`container`]: what matters about one container
+//! - [`events`]: what the cluster says about a pod beyond its status
+
+mod container;
+mod events;
+
+use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::api::core::v1::{Container, ContainerState as KubeState, ContainerStatus, Pod};
+use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec, PodStatus};
 
 use crate::pod::{AGENT_CONTAINER, managed_containers};
 
-/// What is said about a pod that somebody has deleted.
-pub(crate) const DELETED: &str = "its pod was deleted";
+pub use container::{ContainerFacts, ContainerState, Ended};
+pub use events::PodEvent;
 
 /// What containers end with when they are stopped: killed, terminated, or cancelled by the agent (−1).
 const STOPPED: [i32; 3] = [137, 143, 255];
@@ -15,7 +23,7 @@ const STOPPED: [i32; 3] = [137, 143, 255];
 const SKEW: SignedDuration = SignedDuration::from_secs(2);
 
 /// What matters about a job pod.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFacts {
     /// The pod's name.
     pub name: String,
@@ -34,94 +42,102 @@ pub struct PodFacts {
     /// Whether it has failed for good.
     pub failed: bool,
     /// Why the kubelet or the cluster has given it up as a whole, e.g. `Evicted`.
-    pub given_up: Option<String>,
-    /// Why the cluster deletes it, e.g. `PreemptionByScheduler`; people give no reasons.
-    pub disrupted: Option<String>,
+    pub given_up: Option<Told>,
+    /// Why the cluster takes it away, e.g. `PreemptionByScheduler`; people give no reasons.
+    pub disrupted: Option<Told>,
     /// Why it is not on a node yet.
-    pub unscheduled: Option<String>,
-    /// The user's init containers, those that stay on as sidecars included, in the order of their start.
+    pub unscheduled: Option<Told>,
+    /// The init containers, those that stay on as sidecars included, in the order of their start.
     pub init: Vec<ContainerFacts>,
     /// The containers that take turns, in that order.
     pub managed: Vec<ContainerFacts>,
     /// The container that talks to Buildkite.
     pub agent: ContainerFacts,
+    /// The other containers: they run beside the job.
+    pub beside: Vec<ContainerFacts>,
+    /// What the cluster says about the pod beyond its status, oldest first; empty if nobody has asked.
+    pub events: Vec<PodEvent>,
 }
 
-/// What matters about one container.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ContainerFacts {
-    /// Its name.
-    pub name: String,
-    /// Its image.
-    pub image: String,
-    /// Whether it is an init container that stays on, and is started again whenever it ends.
-    pub sidecar: bool,
-    /// What it does.
-    pub state: ContainerState,
+/// What Kubernetes says about something: a word for programs and a sentence for people.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Told {
+    /// The word, e.g. `Evicted`.
+    pub reason: String,
+    /// The sentence.
+    pub message: String,
 }
 
-/// What a container does.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ContainerState {
-    /// It has not started.
-    Waiting {
-        /// The kubelet's word for why, e.g. `ErrImagePull`.
-        reason: String,
-        /// The kubelet's explanation.
-        message: String,
-    },
-    /// It runs.
-    Running,
-    /// It has ended.
-    Ended {
-        /// Its exit status.
-        exit_status: i32,
-        /// The kubelet's word for why, e.g. `OOMKilled`.
-        reason: String,
-        /// The termination message: the shim says here why it did not run the command.
-        message: String,
-        /// When, to the second, rounded down.
-        at: Option<Timestamp>,
-    },
+impl Told {
+    /// What is said, if anything is.
+    fn of(reason: Option<&str>, message: Option<&str>) -> Option<Self> {
+        let told = Self {
+            reason: reason.unwrap_or_default().trim().to_owned(),
+            message: message.unwrap_or_default().trim().to_owned(),
+        };
+        (told != Self::default()).then_some(told)
+    }
+}
+
+impl fmt::Display for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let separator = if self.reason.is_empty() || self.message.is_empty() { "" } else { ": " };
+        write!(f, "{}{separator}{}", self.reason, self.message)
+    }
+}
+
+/// Why a pod was taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken<'a> {
+    /// The cluster says why.
+    For(&'a Told),
+    /// Somebody deleted it and gave no reason.
+    Deleted,
 }
 
 impl PodFacts {
     /// Reads the facts off a pod that [`crate::pod::render`] made.
     pub fn of(pod: &Pod) -> Self {
-        let spec = pod.spec.clone().unwrap_or_default();
-        let status = pod.status.clone().unwrap_or_default();
-        let statuses = status.container_statuses.unwrap_or_default();
-        let init_statuses = status.init_container_statuses.unwrap_or_default();
-        let agent = spec.containers.iter().find(|container| container.name == AGENT_CONTAINER);
-        let conditions = status.conditions.unwrap_or_default();
-        let told = |kind: &str, value: &str| {
-            let condition = conditions.iter().find(|c| c.type_ == kind && c.status == value)?;
-            Some(join_words(condition.reason.as_deref(), condition.message.as_deref()))
-        };
-        let reason = join_words(status.reason.as_deref(), status.message.as_deref());
+        let (no_spec, no_status) = (PodSpec::default(), PodStatus::default());
+        let spec = pod.spec.as_ref().unwrap_or(&no_spec);
+        let status = pod.status.as_ref().unwrap_or(&no_status);
+        let statuses = status.container_statuses.as_deref().unwrap_or_default();
+        let init_statuses = status.init_container_statuses.as_deref().unwrap_or_default();
+        let managed: Vec<_> =
+            managed_containers(spec).map(|container| ContainerFacts::of(container, statuses)).collect();
+        let others = spec.containers.iter().filter(|c| managed.iter().all(|m| m.name != c.name));
+        let (agent, beside): (Vec<_>, Vec<_>) = others
+            .map(|container| ContainerFacts::of(container, statuses))
+            .partition(|container| container.name == AGENT_CONTAINER);
+        let told = |kind: &str, value: &str| condition(status, kind, value);
         Self {
             name: pod.metadata.name.clone().unwrap_or_default(),
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             created_at: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
-            accepted_at: status.start_time.map(|time| time.0),
-            started_at: statuses.iter().filter_map(started_at).max(),
+            accepted_at: status.start_time.as_ref().map(|time| time.0),
+            started_at: statuses.iter().filter_map(container::started_at).max(),
             deleting_since: deleting_since(pod),
             node: spec.node_name.clone(),
             failed: status.phase.as_deref() == Some("Failed"),
-            given_up: Some(reason).filter(|reason| !reason.is_empty()),
+            given_up: Told::of(status.reason.as_deref(), status.message.as_deref()),
             disrupted: told("DisruptionTarget", "True"),
             unscheduled: told("PodScheduled", "False"),
             init: spec
                 .init_containers
                 .iter()
                 .flatten()
-                .map(|container| ContainerFacts::of(container, &init_statuses))
+                .map(|container| ContainerFacts::of(container, init_statuses))
                 .collect(),
-            managed: managed_containers(&spec)
-                .map(|container| ContainerFacts::of(container, &statuses))
-                .collect(),
-            agent: ContainerFacts::of(agent.unwrap_or(&Container::default()), &statuses),
+            managed,
+            agent: agent.into_iter().next().unwrap_or_default(),
+            beside,
+            events: Vec::new(),
         }
+    }
+
+    /// All containers, in the order in which they matter: the first that fails explains the others.
+    pub fn containers(&self) -> impl Iterator<Item = &ContainerFacts> {
+        self.init.iter().chain(&self.managed).chain([&self.agent]).chain(&self.beside)
     }
 
     /// Whether every container has started: the agent may take the job from now on.
@@ -169,19 +185,21 @@ impl PodFacts {
     /// nothing, as a command that is told to stop may well end in good order, half-done; any other that
     /// stopping does not lead to is the command's. A deletion has a time: what ended before is the command's.
     /// Clocks differ a little, so a status that stopping leads to is put down to a deletion just after it too.
-    pub fn taken_away(&self) -> Option<&str> {
+    pub fn taken_away(&self) -> Option<Taken<'_>> {
         let failure = self.first_failure();
         let stopped = self.was_stopped();
-        if let Some(reason) = &self.given_up
+        if let Some(told) = &self.given_up
             && (failure.is_none() || stopped)
         {
-            return Some(reason);
+            return Some(Taken::For(told));
         }
         let last_end = || self.managed.iter().filter_map(ContainerFacts::ended_at).max();
         let ended = failure.map_or_else(last_end, |(container, _)| container.ended_at());
         let began = self.deleting_since?;
-        let caused = |ended: Timestamp| if stopped { ended + SKEW >= began } else { ended > began };
-        ended.is_none_or(caused).then(|| self.disrupted.as_deref().unwrap_or(DELETED))
+        let killed_anyway = failure.is_some_and(|(container, _)| container.ran_out_of_memory());
+        let skew = if stopped && !killed_anyway { SKEW } else { SignedDuration::ZERO };
+        let caused = |ended: Timestamp| if skew.is_zero() { ended > began } else { ended + skew >= began };
+        ended.is_none_or(caused).then(|| self.disrupted.as_ref().map_or(Taken::Deleted, Taken::For))
     }
 
     /// Whether it may yet turn out that the pod was taken away. The kubelet says that containers have ended
@@ -196,85 +214,11 @@ impl PodFacts {
     }
 }
 
-impl ContainerFacts {
-    fn of(container: &Container, statuses: &[ContainerStatus]) -> Self {
-        let status = statuses.iter().find(|status| status.name == container.name);
-        Self {
-            name: container.name.clone(),
-            image: container.image.clone().unwrap_or_default(),
-            sidecar: container.restart_policy.as_deref() == Some("Always"),
-            state: ContainerState::of(status.and_then(|status| status.state.as_ref())),
-        }
-    }
-
-    /// Whether it has not started.
-    pub fn is_waiting(&self) -> bool {
-        matches!(self.state, ContainerState::Waiting { .. })
-    }
-
-    /// Whether it has ended.
-    pub fn is_ended(&self) -> bool {
-        matches!(self.state, ContainerState::Ended { .. })
-    }
-
-    /// Whether an init container has done what the containers after it wait for.
-    pub fn lets_others_start(&self) -> bool {
-        if self.sidecar { self.state == ContainerState::Running } else { self.exit_status() == Some(0) }
-    }
-
-    /// Whether it was killed because it used more memory than its limit.
-    pub fn ran_out_of_memory(&self) -> bool {
-        matches!(&self.state, ContainerState::Ended { reason, .. } if reason == "OOMKilled")
-    }
-
-    fn failure(&self) -> Option<(&Self, i32)> {
-        self.exit_status().filter(|status| *status != 0).map(|status| (self, status))
-    }
-
-    /// Its exit status, once it has ended.
-    pub fn exit_status(&self) -> Option<i32> {
-        match self.state {
-            ContainerState::Ended { exit_status, .. } => Some(exit_status),
-            _ => None,
-        }
-    }
-
-    /// When it ended, to the second, rounded down.
-    pub fn ended_at(&self) -> Option<Timestamp> {
-        match self.state {
-            ContainerState::Ended { at, .. } => at,
-            _ => None,
-        }
-    }
-}
-
-impl ContainerState {
-    fn of(state: Option<&KubeState>) -> Self {
-        let state = state.cloned().unwrap_or_default();
-        if let Some(ended) = state.terminated {
-            return Self::Ended {
-                exit_status: ended.exit_code,
-                reason: ended.reason.unwrap_or_default(),
-                message: ended.message.unwrap_or_default().trim().to_owned(),
-                at: ended.finished_at.map(|time| time.0),
-            };
-        }
-        if state.running.is_some() {
-            return Self::Running;
-        }
-        let waiting = state.waiting.unwrap_or_default();
-        Self::Waiting {
-            reason: waiting.reason.unwrap_or_default(),
-            message: waiting.message.unwrap_or_default().trim().to_owned(),
-        }
-    }
-}
-
-fn started_at(status: &ContainerStatus) -> Option<Timestamp> {
-    let state = status.state.as_ref()?;
-    let running = state.running.as_ref().and_then(|running| running.started_at.as_ref());
-    let ended = state.terminated.as_ref().and_then(|ended| ended.started_at.as_ref());
-    running.or(ended).map(|time| time.0)
+/// What a condition with this value says, if the pod has it.
+fn condition(status: &PodStatus, kind: &str, value: &str) -> Option<Told> {
+    let is_it = |condition: &&PodCondition| condition.type_ == kind && condition.status == value;
+    let condition = status.conditions.iter().flatten().find(is_it)?;
+    Some(Told::of(condition.reason.as_deref(), condition.message.as_deref()).unwrap_or_default())
 }
 
 /// The API server stamps a pod with the end of its grace period.
@@ -282,8 +226,4 @@ fn deleting_since(pod: &Pod) -> Option<Timestamp> {
     let end = pod.metadata.deletion_timestamp.as_ref()?.0;
     let grace = SignedDuration::from_secs(pod.metadata.deletion_grace_period_seconds.unwrap_or_default());
     end.checked_sub(grace).ok()
-}
-
-fn join_words(reason: Option<&str>, message: Option<&str>) -> String {
-    [reason, message].into_iter().flatten().filter(|text| !text.is_empty()).collect::<Vec<_>>().join(": ")
 }

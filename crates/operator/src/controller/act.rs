@@ -39,7 +39,7 @@ enum Progress {
     /// Buildkite refuses to end the job: an agent has it after all, it has ended, or it waits for something else.
     Unsettled,
     /// The API server refuses the pod for good.
-    Refused(String),
+    Refused(Box<Verdict>),
 }
 
 /// Performs the steps in order; the first that fails ends the round, and the next round continues from there.
@@ -54,8 +54,8 @@ pub(super) async fn perform(
             Progress::Continue => {}
             Progress::Overtaken => return Ok(Outcome::Overtaken),
             Progress::Unsettled => return Ok(Outcome::Unsettled),
-            Progress::Refused(message) => {
-                let instead = decide::refused(seen, &context.rules, &message);
+            Progress::Refused(verdict) => {
+                let instead = decide::refused(seen, &context.rules, *verdict);
                 return Box::pin(perform(context, seen, &instead)).await;
             }
         }
@@ -99,7 +99,10 @@ impl Round<'_> {
         context.recalls.note(job, |recall| recall.created(attempt_of(object), creation));
         match created {
             Ok(()) => Ok(Progress::Continue),
-            Err(error) => error.refusal().map(Progress::Refused).ok_or(error),
+            Err(error) => match error.of_creation().filter(|blocker| blocker.permanent) {
+                Some(blocker) => Ok(Progress::Refused(Box::new(blocker.verdict))),
+                None => Err(error),
+            },
         }
     }
 

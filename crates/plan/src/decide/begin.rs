@@ -32,12 +32,12 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
 /// There was a pod, or may have been one, and it does not exist.
 fn vanished(case: &Case<'_>) -> Decision {
     if case.is_standalone() {
-        return case.conclude((Phase::Failed, verdicts::agent_lost(None)));
+        return case.conclude((Phase::Failed, verdicts::lost(None)));
     }
     match case.fresh_remote() {
         None => Decision::wait(true, SignedDuration::from_secs(1)),
         Some(RemoteState::Waiting) => replace(case),
-        Some(_) => case.lose(verdicts::agent_lost(None)),
+        Some(_) => case.lose(verdicts::lost(None)),
     }
 }
 
@@ -45,7 +45,7 @@ fn vanished(case: &Case<'_>) -> Decision {
 fn replace(case: &Case<'_>) -> Decision {
     let attempts = case.status.attempt + 1;
     if attempts >= case.rules.max_attempts {
-        return case.fail_unacquired(verdicts::agent_not_started(None, attempts));
+        return case.fail_unacquired(verdicts::not_taken(None, attempts));
     }
     let status = BuildJobStatus {
         phase: Phase::Pending,

@@ -1,6 +1,6 @@
 //! Once the pod or the job has ended: find out how, record it, tell who has to be told.
 
-use bk_api::{BuildJobStatus, Phase, Verdict};
+use bk_api::{BuildJobStatus, Phase, Verdict, verdict::Course};
 use jiff::SignedDuration;
 
 use super::{Action, Case, Decision, cleanup};
@@ -19,7 +19,7 @@ const SOON: SignedDuration = SignedDuration::from_millis(500);
 pub(super) fn by_remote(case: &Case<'_>) -> Option<Decision> {
     let remote = case.seen.remote?;
     match remote.state {
-        RemoteState::Canceled => Some(case.conclude(verdicts::canceled())),
+        RemoteState::Canceled => Some(case.conclude(verdicts::canceled(case.status.phase))),
         RemoteState::TimedOut => Some(case.conclude(verdicts::timed_out())),
         RemoteState::NeverRan => Some(case.conclude(verdicts::never_ran())),
         RemoteState::Finished => Some(match &case.seen.pod {
@@ -48,7 +48,7 @@ pub(super) fn by_pod(case: &Case<'_>, facts: &PodFacts) -> Decision {
         // With its containers gone before it took the job, an agent must not take it any more.
         Some(RemoteState::Waiting) => not_acquired(case, facts),
         Some(RemoteState::Acquired | RemoteState::Unknown) if facts.is_over() => {
-            case.lose(verdicts::agent_lost(Some(facts)))
+            case.lose(verdicts::lost(Some(facts)))
         }
         // The agent is about to report, or we are about to hear of it.
         _ => Decision::wait(true, SOON),
@@ -74,7 +74,7 @@ fn standalone(case: &Case<'_>, facts: &PodFacts) -> Decision {
         return by_exit_status(case, facts);
     }
     if facts.is_over() {
-        return case.conclude((Phase::Failed, verdicts::agent_lost(Some(facts))));
+        return case.conclude((Phase::Failed, verdicts::lost(Some(facts))));
     }
     Decision::wait(false, LAG)
 }
@@ -82,8 +82,9 @@ fn standalone(case: &Case<'_>, facts: &PodFacts) -> Decision {
 /// The pod ended and no agent ever took the job: clear the way for another pod, or give up.
 fn not_acquired(case: &Case<'_>, facts: &PodFacts) -> Decision {
     let attempts = case.status.attempt + 1;
-    if attempts >= case.rules.max_attempts {
-        return case.fail_unacquired(verdicts::agent_not_started(Some(facts), attempts));
+    let verdict = verdicts::not_taken(Some(facts), attempts);
+    if verdict.code.about().course == Course::Ends || attempts >= case.rules.max_attempts {
+        return case.fail_unacquired(verdict);
     }
     let mut decision = Decision::wait(true, SignedDuration::from_secs(1));
     if let Some(removal) = cleanup::remove_workload(case) {
@@ -107,7 +108,7 @@ pub(super) fn settle(case: &Case<'_>, verdict: Verdict) -> Decision {
             look_again: Some(SignedDuration::from_secs(1)),
         },
         Some(RemoteState::Acquired) => overtaken(case),
-        Some(RemoteState::Canceled) => case.conclude(verdicts::canceled()),
+        Some(RemoteState::Canceled) => case.conclude(verdicts::canceled(case.status.phase)),
         Some(RemoteState::TimedOut) => case.conclude(verdicts::timed_out()),
         Some(RemoteState::Finished) => match case.seen.pod.as_ref().filter(|facts| facts.managed_ended()) {
             // An agent was quicker than the verdict, and is done: it would not end well if it had been refused.

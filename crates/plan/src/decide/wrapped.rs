@@ -42,12 +42,12 @@ fn explain(case: &Case<'_>, waiting_for: &str, look_again: SignedDuration) -> De
 /// The Job had a pod, and it is gone.
 fn without_pod(case: &Case<'_>) -> Decision {
     if case.is_standalone() {
-        return case.conclude((Phase::Failed, verdicts::agent_lost(None)));
+        return case.conclude((Phase::Failed, verdicts::lost(None)));
     }
     match case.fresh_remote() {
         None => Decision::wait(true, SignedDuration::from_secs(1)),
         Some(RemoteState::Waiting) => replace(case),
-        Some(_) => case.lose(verdicts::agent_lost(None)),
+        Some(_) => case.lose(verdicts::lost(None)),
     }
 }
 
@@ -55,7 +55,7 @@ fn without_pod(case: &Case<'_>) -> Decision {
 fn replace(case: &Case<'_>) -> Decision {
     let attempts = case.status.attempt + 1;
     if attempts >= case.rules.max_attempts {
-        return case.fail_unacquired(verdicts::agent_not_started(None, attempts));
+        return case.fail_unacquired(verdicts::not_taken(None, attempts));
     }
     let mut decision = Decision::wait(true, SignedDuration::from_secs(1));
     // Once it is gone, only the record can tell that it counts as an attempt.

@@ -12,6 +12,7 @@ use bk_plan::{
     facts::PodFacts,
     recall::Creation,
     remote::RemoteState::{self, Acquired, Canceled, Finished, NeverRan, TimedOut, Unknown, Waiting},
+    verdicts::not_created,
 };
 use rstest::rstest;
 use scene::{
@@ -26,7 +27,7 @@ use scene::{
     standalone().announced().creation(Creation::Failed),
     "create nightly; again in 3s"
 )]
-#[case::a_standalone_job_whose_pod_may_have_run(standalone().announced(), "write Failed AgentLost")]
+#[case::a_standalone_job_whose_pod_may_have_run(standalone().announced(), "write Failed PodDeleted -1")]
 #[case::a_pod_that_was_made_and_is_gone(
     buildkite().creation(Creation::Done).word(Waiting, 1).at(2),
     "write Pending #1; create nightly-try1; ask; again in 3s"
@@ -48,9 +49,9 @@ use scene::{
     "create nightly-try1; ask; again in 3s"
 )]
 #[case::cancelled_before_it_began(buildkite().word(Canceled, 0), "write Canceled Canceled")]
-#[case::expired_before_it_began(buildkite().word(NeverRan, 0), "write Canceled Canceled")]
-#[case::a_job_that_buildkite_does_not_know(buildkite().word(Unknown, 0), "write Failed InvalidSpec")]
-#[case::a_job_that_another_agent_has(buildkite().word(Acquired, 0), "write Failed AgentLost; notify AgentLost")]
+#[case::expired_before_it_began(buildkite().word(NeverRan, 0), "write Canceled EndedByBuildkite")]
+#[case::a_job_that_buildkite_does_not_know(buildkite().word(Unknown, 0), "write Failed InvalidSpec -1")]
+#[case::a_job_that_another_agent_has(buildkite().word(Acquired, 0), "write Failed NotAcquired -1; notify NotAcquired")]
 #[case::plugins_that_make_no_sense(
     buildkite().unreadable(),
     "write Pending InvalidSpec; finish InvalidSpec -1; write Failed InvalidSpec -1; ask"
@@ -89,11 +90,11 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::an_image_that_does_not_exist(
     buildkite().pod(pod(waiting("ErrImagePull", "manifest unknown"), running())).at(3),
-    "write Starting ImageUnavailable; finish ImageUnavailable -1; write Failed ImageUnavailable -1; ask"
+    "write Starting ImageNotFound; finish ImageNotFound -1; write Failed ImageNotFound -1; ask"
 )]
 #[case::an_image_for_the_agent_that_does_not_exist(
     buildkite().pod(pod(running(), waiting("InvalidImageName", ""))).at(3),
-    "write Starting ImageUnavailable; finish ImageUnavailable -1; write Failed ImageUnavailable -1; ask"
+    "write Starting ImageNameInvalid; finish ImageNameInvalid -1; write Failed ImageNameInvalid -1; ask"
 )]
 #[case::a_registry_that_is_away(
     buildkite().pod(pod(waiting("ErrImagePull", "timeout"), running())).at(11),
@@ -109,27 +110,27 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::a_registry_that_is_away_for_too_long(
     buildkite().pod(pod(waiting("ErrImagePull", "timeout"), running())).at(31),
-    "write Starting ImageUnavailable; finish ImageUnavailable -1; write Failed ImageUnavailable -1; ask"
+    "write Starting RegistryUnreachable; finish RegistryUnreachable -1; write Failed RegistryUnreachable -1; ask"
 )]
 #[case::a_secret_that_does_not_exist(
     buildkite().pod(pod(waiting("CreateContainerConfigError", "secret \"x\" not found"), running())).at(3),
-    "write Starting ContainerNotStarted; finish ContainerNotStarted -1; write Failed ContainerNotStarted -1; ask"
+    "write Starting MissingReference; finish MissingReference -1; write Failed MissingReference -1; ask"
 )]
 #[case::an_init_container_that_fails(
     buildkite().pod(failed_in_init(ended(4, 2))).at(3),
-    "write Starting ContainerNotStarted; finish ContainerNotStarted 4; write Failed ContainerNotStarted 4; ask"
+    "write Starting InitFailed; finish InitFailed 4; write Failed InitFailed 4; ask"
 )]
 #[case::an_init_container_that_fails_before_the_kubelet_has_said_all(
     buildkite().pod(in_init(ended(4, 2))).word(Waiting, 2).at(3),
-    "write Starting ContainerNotStarted; finish ContainerNotStarted 4; write Failed ContainerNotStarted 4; ask"
+    "write Starting InitFailed; finish InitFailed 4; write Failed InitFailed 4; ask"
 )]
 #[case::a_standalone_jobs_init_container_that_fails(
     standalone().pod(failed_in_init(ended(4, 2))).at(3),
-    "write Failed ContainerNotStarted 4"
+    "write Failed InitFailed 4"
 )]
 #[case::an_init_container_that_fails_while_another_agent_has_the_job(
     buildkite().pod(failed_in_init(ended(4, 2))).word(Acquired, 3).at(3),
-    "write Failed AgentLost; notify AgentLost"
+    "write Failed AgentLost -1; notify AgentLost"
 )]
 #[case::an_init_container_that_is_evicted(
     buildkite().pod(evicted(in_init(ended(137, 2)))).word(Waiting, 5).at(5),
@@ -149,7 +150,7 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::a_sidecar_whose_image_does_not_exist(
     buildkite().pod(beside(waiting("ErrImagePull", "not found"), in_init(pending()))).at(3),
-    "write Starting ImageUnavailable; finish ImageUnavailable -1; write Failed ImageUnavailable -1; ask"
+    "write Starting ImageNotFound; finish ImageNotFound -1; write Failed ImageNotFound -1; ask"
 )]
 #[case::no_node(
     buildkite().pod(unscheduled(pod(pending(), pending()))).at(10),
@@ -157,11 +158,11 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::no_node_for_too_long(
     buildkite().pod(unscheduled(pod(pending(), pending()))).at(121),
-    "write Starting StartTimeout; finish StartTimeout -1; write Failed StartTimeout -1; ask"
+    "write Starting Unschedulable; finish Unschedulable -1; write Failed Unschedulable -1; ask"
 )]
 #[case::a_standalone_job_that_takes_too_long(
     standalone().pod(unscheduled(pod(pending(), pending()))).at(121),
-    "write Failed StartTimeout -1"
+    "write Failed Unschedulable -1"
 )]
 #[case::cancelled_while_it_starts(
     buildkite().pod(pod(pending(), pending())).word(Canceled, 9).at(10),
@@ -243,7 +244,7 @@ fn while_it_runs(#[case] scene: Scene, #[case] expected: &str) {
 #[case::well(pod(ended(0, 20), running()), Some((Finished, 21)), 21, "write Succeeded Passed 0")]
 #[case::badly(pod(ended(3, 20), running()), Some((Finished, 21)), 21, "write Failed CommandFailed 3")]
 #[case::out_of_memory(
-    pod(because("OOMKilled", 137, 20), running()), Some((Finished, 21)), 21, "write Failed CommandFailed 137"
+    pod(because("OOMKilled", 137, 20), running()), Some((Finished, 21)), 21, "write Failed OutOfMemory 137"
 )]
 #[case::killed_and_the_kubelet_has_not_said_why(
     pod(ended(137, 20), running()), Some((Finished, 21)), 21, "again in 9s"
@@ -255,48 +256,48 @@ fn while_it_runs(#[case] scene: Scene, #[case] expected: &str) {
     failed(pod(ended(137, 20), ended(0, 21))), Some((Finished, 21)), 22, "write Failed CommandFailed 137"
 )]
 #[case::evicted_while_it_stopped(
-    evicted(pod(ended(0, 20), running())), Some((Finished, 21)), 21, "write Failed AgentLost"
+    evicted(pod(ended(0, 20), running())), Some((Finished, 21)), 21, "write Failed Evicted -1"
 )]
 #[case::evicted_and_killed(
-    evicted(pod(ended(137, 20), running())), Some((Finished, 21)), 21, "write Failed AgentLost 137"
+    evicted(pod(ended(137, 20), running())), Some((Finished, 21)), 21, "write Failed Evicted 137"
 )]
 #[case::evicted_and_cancelled_by_its_agent(
-    evicted(pod(ended(255, 20), running())), Some((Finished, 21)), 21, "write Failed AgentLost 255"
+    evicted(pod(ended(255, 20), running())), Some((Finished, 21)), 21, "write Failed Evicted 255"
 )]
 #[case::evicted_after_it_had_failed(
     evicted(pod(ended(3, 20), running())), Some((Finished, 21)), 21, "write Failed CommandFailed 3"
 )]
 #[case::deleted_and_killed(
-    deleting_since(18, pod(ended(143, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed AgentLost 143"
+    deleting_since(18, pod(ended(143, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed PodDeleted 143"
 )]
 #[case::deleted_and_killed_at_once(
-    deleting_since(20, pod(ended(137, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed AgentLost 137"
+    deleting_since(20, pod(ended(137, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed PodDeleted 137"
 )]
 #[case::deleted_and_stopped_with_a_status_of_its_own(
-    deleting_since(18, pod(ended(3, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed AgentLost 3"
+    deleting_since(18, pod(ended(3, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed PodDeleted 3"
 )]
 #[case::deleted_and_stopped_in_good_order(
-    deleting_since(18, pod(ended(0, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed AgentLost"
+    deleting_since(18, pod(ended(0, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed PodDeleted -1"
 )]
 #[case::deleted_after_it_had_failed(
     deleting_since(20, pod(ended(3, 20), running())), Some((Finished, 21)), 21, "write Failed CommandFailed 3"
 )]
 #[case::deleted_after_it_had_been_killed(
     deleting_since(24, pod(because("OOMKilled", 137, 20), running())), Some((Finished, 25)), 25,
-    "write Failed CommandFailed 137"
+    "write Failed OutOfMemory 137"
 )]
 #[case::deleted_after_it_had_passed(
     deleting_since(21, pod(ended(0, 20), running())), Some((Finished, 21)), 21, "write Succeeded Passed 0"
 )]
 #[case::preempted_and_killed(
-    preempted(18, pod(ended(143, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed AgentLost 143"
+    preempted(18, pod(ended(143, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed Preempted 143"
 )]
 #[case::preempted_after_it_had_passed(
     preempted(21, pod(ended(0, 20), running())), Some((Finished, 21)), 21, "write Succeeded Passed 0"
 )]
 #[case::evicted_and_then_deleted(
     deleting_since(30, evicted(pod(ended(137, 20), ended(137, 20)))), Some((Finished, 31)), 31,
-    "write Failed AgentLost 137"
+    "write Failed Evicted 137"
 )]
 #[case::the_kubelet_is_late(pod(running(), running()), Some((Finished, 21)), 22, "again in 30s")]
 #[case::the_kubelet_is_too_late(pod(running(), running()), Some((Finished, 21)), 51, "write Failed ResultUnknown")]
@@ -307,16 +308,16 @@ fn while_it_runs(#[case] scene: Scene, #[case] expected: &str) {
 #[case::nobody_has_asked(pod(ended(0, 20), ended(0, 20)), None, 22, "ask; again in 500ms")]
 #[case::the_agent_died(
     pod(running(), because("OOMKilled", 137, 20)), Some((Acquired, 22)), 23,
-    "write Failed AgentLost; notify AgentLost"
+    "write Failed AgentOutOfMemory 137; notify AgentOutOfMemory"
 )]
 #[case::the_pod_was_evicted(
-    evicted(pod(running(), running())), Some((Acquired, 22)), 23, "write Failed AgentLost; notify AgentLost"
+    evicted(pod(running(), running())), Some((Acquired, 22)), 23, "write Failed Evicted -1; notify Evicted"
 )]
 #[case::evicted_and_the_word_is_old(
     evicted(pod(running(), running())), Some((Acquired, 12)), 23, "ask; again in 500ms"
 )]
 #[case::the_job_is_gone_from_buildkite(
-    pod(ended(0, 20), ended(0, 20)), Some((Unknown, 22)), 22, "write Failed AgentLost; notify AgentLost"
+    pod(ended(0, 20), ended(0, 20)), Some((Unknown, 22)), 22, "write Failed AgentLost -1; notify AgentLost"
 )]
 #[case::cancelled(pod(ended(143, 20), ended(0, 20)), Some((Canceled, 21)), 21, "write Canceled Canceled")]
 fn when_the_pod_has_ended(
@@ -360,18 +361,18 @@ fn when_the_pod_has_ended(
 #[case::its_pod_is_gone_and_nobody_has_asked(buildkite().starting(0).at(23), "ask; again in 1s")]
 #[case::its_last_agent_died(
     buildkite().starting(2).pod(pod(running(), ended(1, 20))).word(Waiting, 22).at(22),
-    "write Running #2 AgentNotStarted; finish AgentNotStarted -1; write Failed #2 AgentNotStarted -1; ask"
+    "write Running #2 AgentNotRegistered; finish AgentNotRegistered -1; write Failed #2 AgentNotRegistered -1; ask"
 )]
 #[case::its_last_pod_is_gone(
     buildkite().starting(2).word(Waiting, 22).at(22),
-    "write Starting #2 AgentNotStarted; finish AgentNotStarted -1; write Failed #2 AgentNotStarted -1; ask"
+    "write Starting #2 PodDeleted; finish PodDeleted -1; write Failed #2 PodDeleted -1; ask"
 )]
 fn nobody_took_the_job_and(#[case] scene: Scene, #[case] expected: &str) {
     assert_eq!(scene.decides(), expected);
 }
 
 #[rstest]
-#[case::an_agent_had_it(Acquired, "write Failed AgentLost; notify AgentLost")]
+#[case::an_agent_had_it(Acquired, "write Failed PodDeleted -1; notify PodDeleted")]
 #[case::it_had_finished(Finished, "write Failed ResultUnknown")]
 #[case::it_was_cancelled(Canceled, "write Canceled Canceled")]
 #[case::its_time_was_up(TimedOut, "write TimedOut TimedOut")]
@@ -382,17 +383,17 @@ fn the_pod_of_a_running_job_is_gone(#[case] word: RemoteState, #[case] expected:
 #[rstest]
 #[case::buildkite_has_not_heard(
     buildkite().word(Waiting, 22),
-    "finish ImageUnavailable -1; write Failed ImageUnavailable -1; ask; again in 1s"
+    "finish ImageNotFound -1; write Failed ImageNotFound -1; ask; again in 1s"
 )]
 #[case::nobody_has_asked(
     buildkite(),
-    "finish ImageUnavailable -1; write Failed ImageUnavailable -1; ask; again in 1s"
+    "finish ImageNotFound -1; write Failed ImageNotFound -1; ask; again in 1s"
 )]
-#[case::buildkite_has_heard(buildkite().word(Finished, 22), "write Failed ImageUnavailable -1")]
+#[case::buildkite_has_heard(buildkite().word(Finished, 22), "write Failed ImageNotFound -1")]
 #[case::the_job_was_cancelled_meanwhile(buildkite().word(Canceled, 22), "write Canceled Canceled")]
 #[case::the_jobs_time_was_up_meanwhile(buildkite().word(TimedOut, 22), "write TimedOut TimedOut")]
-#[case::the_job_expired_meanwhile(buildkite().word(NeverRan, 22), "write Failed ImageUnavailable -1")]
-#[case::the_job_is_gone(buildkite().word(Unknown, 22), "write Failed ImageUnavailable -1")]
+#[case::the_job_expired_meanwhile(buildkite().word(NeverRan, 22), "write Failed ImageNotFound -1")]
+#[case::the_job_is_gone(buildkite().word(Unknown, 22), "write Failed ImageNotFound -1")]
 #[case::an_agent_was_quicker(
     buildkite().pod(pod(running(), running())).word(Acquired, 22),
     "write Running; ask; again in 1s"
@@ -407,7 +408,7 @@ fn the_pod_of_a_running_job_is_gone(#[case] word: RemoteState, #[case] expected:
 )]
 #[case::the_agent_was_refused(
     buildkite().pod(pod(ended(1, 20), ended(27, 21))).word(Finished, 22),
-    "write Failed ImageUnavailable -1"
+    "write Failed ImageNotFound -1"
 )]
 #[case::it_is_not_clear_whether_an_agent_was_quicker(
     buildkite().pod(pod(ended(1, 20), running())).word(Finished, 22), "again in 30s"
@@ -417,32 +418,32 @@ fn the_pod_of_a_running_job_is_gone(#[case] word: RemoteState, #[case] expected:
     "write Succeeded Passed 0"
 )]
 fn a_verdict_is_on_record_and(#[case] scene: Scene, #[case] expected: &str) {
-    assert_eq!(scene.starting(0).judged(VerdictCode::ImageUnavailable).at(23).decides(), expected);
+    assert_eq!(scene.starting(0).judged(VerdictCode::ImageNotFound).at(23).decides(), expected);
 }
 
 #[rstest]
 #[case::passes(pod(ended(0, 20), running()), "write Succeeded Passed 0")]
 #[case::fails(pod(ended(3, 20), running()), "write Failed CommandFailed 3")]
-#[case::is_evicted(evicted(pod(running(), running())), "write Failed AgentLost")]
+#[case::is_evicted(evicted(pod(running(), running())), "write Failed Evicted -1")]
 #[case::is_evicted_and_stops_in_good_order(
     evicted(pod(ended(0, 20), ended(0, 20))),
-    "write Failed AgentLost"
+    "write Failed Evicted -1"
 )]
-#[case::is_evicted_and_killed(evicted(pod(ended(137, 20), running())), "write Failed AgentLost 137")]
+#[case::is_evicted_and_killed(evicted(pod(ended(137, 20), running())), "write Failed Evicted 137")]
 #[case::is_killed_and_the_kubelet_has_not_said_why(pod(ended(137, 20), running()), "again in 7s")]
-#[case::is_deleted(deleting_since(18, pod(ended(143, 20), ended(143, 20))), "write Failed AgentLost 143")]
+#[case::is_deleted(deleting_since(18, pod(ended(143, 20), ended(143, 20))), "write Failed PodDeleted 143")]
 #[case::is_deleted_when_it_is_done(
     deleting_since(21, pod(ended(3, 20), running())),
     "write Failed CommandFailed 3"
 )]
-#[case::loses_its_agent(pod(running(), ended(1, 20)), "write Failed AgentLost")]
+#[case::loses_its_agent(pod(running(), ended(1, 20)), "write Failed AgentLost -1")]
 fn a_standalone_job(#[case] pod: PodFacts, #[case] expected: &str) {
     assert_eq!(standalone().running_since(10).pod(pod).at(23).decides(), expected);
 }
 
 #[test]
 fn a_standalone_job_whose_pod_is_gone_has_failed() {
-    assert_eq!(standalone().running_since(10).at(23).decides(), "write Failed AgentLost");
+    assert_eq!(standalone().running_since(10).at(23).decides(), "write Failed PodDeleted -1");
 }
 
 #[rstest]
@@ -501,11 +502,12 @@ fn the_pod_of_a_failure_can_be_kept() {
 #[test]
 fn a_pod_that_the_api_server_refuses_ends_the_job() {
     let scene = buildkite();
-    let decision = refused(&scene.observed(), &crate::fixtures::rules(), "spec.x: Forbidden");
+    let decision =
+        refused(&scene.observed(), &crate::fixtures::rules(), not_created(422, "spec.x: Forbidden").verdict);
     let [.., Action::WriteStatus(status)] = decision.actions.as_slice() else {
         panic!("{decision:?}");
     };
     let verdict = status.verdict.as_ref().unwrap();
-    assert_eq!((status.phase, verdict.code), (Phase::Failed, VerdictCode::PodRefused));
+    assert_eq!((status.phase, verdict.code), (Phase::Failed, VerdictCode::InvalidSpec));
     assert_eq!(verdict.message, "the API server refused the job's pod: spec.x: Forbidden");
 }

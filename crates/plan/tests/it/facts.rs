@@ -1,6 +1,6 @@
 //! Pods as a cluster shows them → what matters about them.
 
-use bk_plan::facts::{ContainerState, PodFacts};
+use bk_plan::facts::{ContainerState, PodFacts, Told};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use rstest::rstest;
@@ -102,5 +102,7 @@ spec:
 )]
 fn a_pod_that_is_taken_away(#[case] status: &str, #[case] expected: (bool, Option<&str>, Option<&str>)) {
     let facts = facts(&format!("metadata: {{ name: nightly }}\nstatus: {status}"));
-    assert_eq!((facts.failed, facts.given_up.as_deref(), facts.disrupted.as_deref()), expected);
+    let [given_up, disrupted] =
+        [&facts.given_up, &facts.disrupted].map(|told| told.as_ref().map(Told::to_string));
+    assert_eq!((facts.failed, given_up.as_deref(), disrupted.as_deref()), expected);
 }

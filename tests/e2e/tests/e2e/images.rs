@@ -17,18 +17,20 @@ fn step(container: &str) -> String {
 #[rstest]
 #[case::never_pulled(
     "{image: localhost/there-is-none:7, imagePullPolicy: Never}",
-    "localhost/there-is-none:7"
+    "localhost/there-is-none:7",
+    VerdictCode::ImageNeverPulled
 )]
-#[case::impossible_name("{image: 'UPPER/case:9'}", "UPPER/case:9")]
+#[case::impossible_name("{image: 'UPPER/case:9'}", "UPPER/case:9", VerdictCode::ImageNameInvalid)]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_no_registry_is_asked_for_is_named_at_once(
     #[case] container: &str,
     #[case] image: &str,
+    #[case] code: VerdictCode,
 ) {
     scenario(async |world| {
         let _operator = world.operator().await?;
         let end = world.submit(&step(container)).await?.end().await?;
-        end.assert_refused(VerdictCode::ImageUnavailable)
+        end.assert_refused(code)
             .assert_exit_status(-1)
             .assert_detail(&format!("image {image} of container container-0 cannot be had"))
             .assert_prompt("the pod's creation", end.created_at());
@@ -38,19 +40,20 @@ async fn an_image_that_no_registry_is_asked_for_is_named_at_once(
 }
 
 #[rstest]
-#[case::not_found(Manner::Missing, "not found")]
-#[case::no_credentials(Manner::Private, "401")]
+#[case::not_found(Manner::Missing, "not found", VerdictCode::ImageNotFound)]
+#[case::no_credentials(Manner::Private, "401", VerdictCode::ImageForbidden)]
 #[tokio::test(flavor = "multi_thread")]
 async fn an_image_that_a_registry_refuses_is_named_at_once_with_its_answer(
     #[case] manner: Manner,
     #[case] answer: &str,
+    #[case] code: VerdictCode,
 ) {
     scenario(async |world| {
         let registry = Registry::serve(&world.environment).await?;
         let image = registry.image(manner);
         let _operator = world.operator().await?;
         let end = world.submit(&step(&format!("{{image: '{image}'}}"))).await?.end().await?;
-        end.assert_refused(VerdictCode::ImageUnavailable)
+        end.assert_refused(code)
             .assert_exit_status(-1)
             .assert_detail(&format!("image {image} of container container-0 cannot be had"))
             .assert_detail(answer)
@@ -90,7 +93,7 @@ async fn a_registry_that_is_not_there_is_given_a_while() {
         world.cluster.configure("pod_config", "imagePullGraceSeconds: 3").await?;
         let _operator = world.operator().await?;
         let end = world.submit(&step(&format!("{{image: '{image}'}}"))).await?.end().await?;
-        end.assert_refused(VerdictCode::ImageUnavailable)
+        end.assert_refused(VerdictCode::RegistryUnreachable)
             .assert_detail(&format!("image {image} of container container-0 cannot be had"))
             .assert_detail("connection refused");
         Ok(())

@@ -42,7 +42,7 @@ async fn a_field_that_does_not_exist_is_named() {
 async fn a_pod_that_the_api_server_refuses_is_reported_in_its_words() {
     scenario(async |world| {
         let plugin = "{podSpec: {containers: [{image: x, name: Not_A_Name}]}}";
-        let (_, detail) = refused(world, plugin, VerdictCode::PodRefused).await?;
+        let (_, detail) = refused(world, plugin, VerdictCode::InvalidSpec).await?;
         assert!(detail.contains("spec.containers[0].name: Invalid value: \"Not_A_Name\""), "{detail}");
         Ok(())
     })
@@ -57,7 +57,7 @@ async fn an_init_container_that_fails_is_named_with_its_exit_status() {
             "{{podSpec: {{initContainers: [{{name: prepare, image: '{image}', command: [sh, -c, exit 9]}}], \
              containers: [{{image: '{image}', command: ['true']}}]}}}}"
         );
-        let (job, detail) = refused(world, &plugin, VerdictCode::ContainerNotStarted).await?;
+        let (job, detail) = refused(world, &plugin, VerdictCode::InitFailed).await?;
         assert_eq!(job.exit_status, Some(9));
         assert!(detail.contains("init container prepare ended with exit status 9"), "{detail}");
         Ok(())

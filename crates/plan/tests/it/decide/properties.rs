@@ -94,7 +94,7 @@ prop_compose! {
             status.pod_name = None;
         }
         if judged && !phase.is_terminal() && is_buildkite && let Some(status) = &mut scene.job.status {
-            status.verdict = Some(verdict(VerdictCode::ImageUnavailable));
+            status.verdict = Some(verdict(VerdictCode::ImageNotFound));
         }
         if let Some(pod) = pod {
             scene = scene.pod(pod);

@@ -2,11 +2,11 @@
 //!
 //! Times are seconds since the BuildJob was created.
 
-use bk_api::{BuildJob, BuildJobStatus, Fault, Phase, Verdict, VerdictCode, build_job::WorkloadKind, names};
+use bk_api::{BuildJob, BuildJobStatus, Phase, Verdict, VerdictCode, build_job::WorkloadKind, names};
 use bk_plan::{
     batch::BatchFacts,
     decide::{Action, Decision, Observed, decide},
-    facts::{ContainerFacts, ContainerState, PodFacts},
+    facts::{ContainerFacts, ContainerState, Ended, PodFacts, Told},
     plugin::PluginError,
     recall::Creation,
     remote::{Remote, RemoteState},
@@ -228,32 +228,20 @@ fn in_words(action: &Action) -> String {
 }
 
 pub(crate) fn verdict(code: VerdictCode) -> Verdict {
-    Verdict {
-        code,
-        fault: Fault::Cluster,
-        message: "as recorded".to_owned(),
-        advice: None,
-        exit_status: Some(-1),
-    }
+    Verdict { exit_status: Some(-1), ..Verdict::new(code, "as recorded") }
 }
 
 /// A pod with one managed container, created after a second.
 pub(crate) fn pod(managed: ContainerState, agent: ContainerState) -> PodFacts {
     PodFacts {
-        name: String::new(),
         uid: "u1".to_owned(),
         created_at: Some(time(1)),
         accepted_at: Some(time(1)),
         started_at: Some(time(2)),
-        deleting_since: None,
         node: Some("node-1".to_owned()),
-        failed: false,
-        given_up: None,
-        disrupted: None,
-        unscheduled: None,
-        init: Vec::new(),
         managed: vec![container("container-0", managed)],
         agent: container("agent", agent),
+        ..PodFacts::default()
     }
 }
 
@@ -280,7 +268,14 @@ pub(crate) fn accepted(seconds: i64, pod: PodFacts) -> PodFacts {
 }
 
 pub(crate) fn container(name: &str, state: ContainerState) -> ContainerFacts {
-    ContainerFacts { name: name.to_owned(), image: "busybox".to_owned(), sidecar: false, state }
+    let ready = state == ContainerState::Running;
+    ContainerFacts {
+        name: name.to_owned(),
+        image: "busybox".to_owned(),
+        state,
+        ready,
+        ..ContainerFacts::default()
+    }
 }
 
 pub(crate) fn pending() -> ContainerState {
@@ -301,12 +296,12 @@ pub(crate) fn ended(exit_status: i32, seconds: i64) -> ContainerState {
 }
 
 pub(crate) fn because(reason: &str, exit_status: i32, seconds: i64) -> ContainerState {
-    ContainerState::Ended {
+    ContainerState::Ended(Ended {
         exit_status,
         reason: reason.to_owned(),
         message: String::new(),
         at: Some(time(seconds)),
-    }
+    })
 }
 
 pub(crate) fn deleting(pod: PodFacts) -> PodFacts {
@@ -318,12 +313,12 @@ pub(crate) fn deleting_since(seconds: i64, pod: PodFacts) -> PodFacts {
 }
 
 pub(crate) fn evicted(pod: PodFacts) -> PodFacts {
-    PodFacts { given_up: Some("Evicted: the node was low on memory".to_owned()), ..failed(pod) }
+    PodFacts { given_up: Some(told("Evicted", "the node was low on memory")), ..failed(pod) }
 }
 
 /// Deleted at this time to make room for another.
 pub(crate) fn preempted(seconds: i64, pod: PodFacts) -> PodFacts {
-    PodFacts { disrupted: Some("PreemptionByScheduler".to_owned()), ..deleting_since(seconds, pod) }
+    PodFacts { disrupted: Some(told("PreemptionByScheduler", "")), ..deleting_since(seconds, pod) }
 }
 
 /// All of its containers have ended, one of them badly, or it was given up.
@@ -332,7 +327,12 @@ pub(crate) fn failed(pod: PodFacts) -> PodFacts {
 }
 
 pub(crate) fn unscheduled(pod: PodFacts) -> PodFacts {
-    PodFacts { unscheduled: Some("Unschedulable: 0/3 nodes".to_owned()), node: None, ..pod }
+    PodFacts { unscheduled: Some(told("Unschedulable", "0/3 nodes")), node: None, ..pod }
+}
+
+/// What the cluster says about a pod.
+pub(crate) fn told(reason: &str, message: &str) -> Told {
+    Told { reason: reason.to_owned(), message: message.to_owned() }
 }
 
 /// A pod that is at its init container; the others wait for that.

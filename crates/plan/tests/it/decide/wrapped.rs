@@ -75,15 +75,15 @@ fn failed() -> BatchFacts {
 )]
 #[case::its_last_pod_is_gone(
     buildkite().starting(2).batch(failed()).word(Waiting, 22).at(23),
-    "write Starting #2 AgentNotStarted; finish AgentNotStarted -1; write Failed #2 AgentNotStarted -1; ask"
+    "write Starting #2 PodDeleted; finish PodDeleted -1; write Failed #2 PodDeleted -1; ask"
 )]
 #[case::its_pod_is_gone_and_an_agent_had_the_job(
     buildkite().running_since(10).batch(failed()).word(Acquired, 22).at(23),
-    "write Failed AgentLost; notify AgentLost"
+    "write Failed PodDeleted -1; notify PodDeleted"
 )]
 #[case::a_standalone_jobs_pod_is_gone(
     standalone().running_since(10).batch(failed()).at(23),
-    "write Failed AgentLost"
+    "write Failed PodDeleted -1"
 )]
 #[case::passed(
     buildkite().spawned().running_since(10).batch(batch_job()).pod(pod(ended(0, 20), running()))
@@ -102,7 +102,7 @@ fn in_a_job(#[case] scene: Scene, #[case] expected: &str) {
 fn a_standalone_job_whose_batch_job_may_have_run_is_not_started_again() {
     let mut scene = standalone().in_job();
     scene.job.status.get_or_insert_default().job_name = Some("nightly".to_owned());
-    assert_eq!(scene.decides(), "write Failed AgentLost");
+    assert_eq!(scene.decides(), "write Failed PodDeleted -1");
     assert_eq!(scene.creation(Creation::Failed).decides(), "create Job nightly; again in 3s");
 }
 

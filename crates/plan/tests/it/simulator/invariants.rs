@@ -146,7 +146,7 @@ fn of_patience(world: &mut World, verdict: Option<&Verdict>) {
     let passing = ["connection refused", "back-off"].iter().any(|reason| verdict.message.contains(reason));
     let patient = match verdict.code {
         VerdictCode::StartTimeout => has_had(Some(life.created), world.rules.start_deadline),
-        VerdictCode::ImageUnavailable if passing => has_had(life.placed, world.rules.image_pull_grace),
+        VerdictCode::RegistryUnreachable if passing => has_had(life.placed, world.rules.image_pull_grace),
         _ => true,
     };
     if !patient {
@@ -157,7 +157,7 @@ fn of_patience(world: &mut World, verdict: Option<&Verdict>) {
 /// It is said what the init container ended with.
 fn of_failed_init(world: &mut World, status: &BuildJobStatus) {
     let code = status.verdict.as_ref().map(|verdict| verdict.code);
-    let expected = (Some(VerdictCode::ContainerNotStarted), Some(INIT_FAILURE));
+    let expected = (Some(VerdictCode::InitFailed), Some(INIT_FAILURE));
     let found = (code, status.exit_status);
     if found != expected {
         world.violate(format!("an init container failed, and {found:?} came of it"));
