@@ -216,6 +216,9 @@ pub struct BuildkiteJob {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 256))]
     pub agent_query_rules: Vec<String>,
+    /// Plugins of the step that only carry options for the operator. The agent is kept from cloning them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub option_plugins: Vec<String>,
 }
 
 /// What to check out.

@@ -36,6 +36,8 @@ pub const ANNOTATION_JOB_PRIORITY: &str = "buildkite.com/job-priority";
 pub const ANNOTATION_SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 /// Annotation: which attempt at its BuildJob a pod is, counted from 0.
 pub const ANNOTATION_ATTEMPT: &str = "buildkite-operator.dev/attempt";
+/// Annotation: the users that a pod's containers run as, in the form of `/etc/passwd`, where images may not know them.
+pub const ANNOTATION_PASSWD: &str = "buildkite-operator.dev/passwd";
 
 /// The name of the BuildJob, and of the first pod, of a Buildkite job.
 pub fn build_job(job_uuid: &str) -> String {

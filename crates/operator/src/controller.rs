@@ -201,6 +201,7 @@ fn rules(settings: &Settings, shim_config_map: String) -> Rules {
             resource_classes: settings.config.resource_classes.clone(),
             endpoint: settings.buildkite.endpoint().to_owned(),
             shim_config_map,
+            architecture: bk_api::config::Architecture::OWN,
             queue: settings.config.spawner.queue.clone(),
         },
         start_deadline: SignedDuration::from_secs(pods.start_deadline_seconds.into()),

@@ -11,7 +11,10 @@ use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Serialize};
 
-use crate::plugin::{self, PluginError};
+use crate::{
+    plugin::{self, PluginError},
+    pod::plugin_directories,
+};
 
 /// A job that waits in a queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -134,8 +137,14 @@ pub fn complete(job: &BuildJob, details: &JobDetails) -> Result<BuildJob, Plugin
             branch: var("BUILDKITE_BRANCH").unwrap_or_else(|| "main".to_owned()),
         })
     });
+    let plugins = var("BUILDKITE_PLUGINS").unwrap_or_default();
+    if let Some(buildkite) = &mut spec.buildkite
+        && buildkite.option_plugins.is_empty()
+    {
+        buildkite.option_plugins = plugin_directories::options(&plugins);
+    }
     if spec.kubernetes.is_none() {
-        spec.kubernetes = plugin::kubernetes(&var("BUILDKITE_PLUGINS").unwrap_or_default())?;
+        spec.kubernetes = plugin::kubernetes(&plugins)?;
     }
     Ok(job)
 }

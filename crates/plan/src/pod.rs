@@ -12,9 +12,14 @@
 //! 3. It is *finished*: whatever depends on which containers there are, and on their images, is settled now.
 //!
 //! - [`workload`]: what the author of the job asked for
-//! - [`agent`]: the container that talks to Buildkite
-//! - [`checkout`]: the container that checks out
+//! - [`agent`], [`agent_config`], [`tags`]: the container that talks to Buildkite, its settings, what it says about itself
+//! - [`checkout`], [`git`], [`credentials`]: the container that checks out, how, and with which Secrets
 //! - [`extra_containers`]: containers before and beside the job, from BuildEnvironments or inline
+//! - [`workspace`]: the volume that all share
+//! - [`identity`], [`security`]: who containers run as, and what they may do
+//! - [`delivery`], [`node`], [`shim`]: how shim and agent get into containers on any node, and the command lines of PID 1
+//! - [`image_check`], [`resources`], [`equipment`]: what else the operator adds
+//! - [`plugin_directories`]: plugins that are none
 //! - [`resource_class`]: resources, nodes and priority under one name
 //! - [`placement`]: which nodes the pod may go to
 //! - [`exporters`]: what the job wants from services that there are none of
@@ -22,43 +27,53 @@
 //! - [`patches`]: what changes a draft
 //! - [`bootstrap`]: what a managed container runs, for Buildkite jobs and standalone ones
 //! - [`script`]: what `command` and `args` of a container mean
-//! - [`tags`]: what the agent says about itself
 //! - [`metadata`]: labels and annotations
 //! - [`images`]: references to images, and when they are pulled
 //! - [`references`]: names within the pod
-//! - [`shim`]: the command lines of PID 1
 //! - [`strict`]: reading what people wrote
 
 mod agent;
+mod agent_config;
 mod bootstrap;
 mod checkout;
+mod credentials;
+mod delivery;
+mod equipment;
 mod exporters;
 mod extra_containers;
+mod git;
+mod identity;
+mod image_check;
 mod images;
 mod metadata;
+mod node;
 mod parts;
 mod patches;
 mod placement;
+pub(crate) mod plugin_directories;
 mod references;
 mod resource_class;
+mod resources;
 mod script;
+mod security;
 mod shim;
 pub(crate) mod strict;
 mod tags;
+mod variables;
 mod workload;
+mod workspace;
 
 use bk_api::{
     BuildJob,
-    config::{PodConfig, ResourceClasses},
+    config::{Architecture, ImageCheck, PodConfig, ResourceClasses},
+    names,
 };
 use k8s_openapi::{
-    api::core::v1::{
-        ConfigMapVolumeSource, Container, EmptyDirVolumeSource, EnvVar, Pod, PodSpec, Volume, VolumeMount,
-    },
+    api::core::v1::{Container, Pod, PodSpec, VolumeMount},
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use self::{parts::Parts, shim::Run, workload::Workload};
+use self::{delivery::Delivery, git::Git, parts::Parts, shim::Run, workload::Workload, workspace::Workspace};
 use crate::{environment, plugin::KubernetesPlugin, surroundings::Surroundings};
 
 /// Where the pod's containers share files.
@@ -68,8 +83,6 @@ pub const AGENT_CONTAINER: &str = "agent";
 /// Name of the container that checks out the source, where it has one of its own.
 pub const CHECKOUT_CONTAINER: &str = "checkout";
 
-const WORKSPACE_VOLUME: &str = "workspace";
-const SHIM_VOLUME: &str = "buildkite-shim";
 /// The pod's restart policy: a container that is started again would run the command again.
 const NEVER: &str = "Never";
 
@@ -84,6 +97,8 @@ pub struct PodSettings {
     pub endpoint: String,
     /// The ConfigMap in the job namespace with the shim.
     pub shim_config_map: String,
+    /// The architecture of that shim.
+    pub architecture: Architecture,
     /// The queue whose jobs the operator takes.
     pub queue: String,
 }
@@ -106,17 +121,19 @@ pub fn render(
     settings: &PodSettings,
 ) -> Result<Pod, RenderError> {
     let job_name = job.metadata.name.clone().unwrap_or_default();
-    let pod_name = bk_api::names::pod(&job_name, attempt);
+    let pod_name = names::pod(&job_name, attempt);
     let plugin = KubernetesPlugin::of(job, settings)?;
-    let mut draft = draft(job, &plugin, surroundings, settings)?;
+    let mut draft = draft(job, &pod_name, &plugin, surroundings, settings)?;
     patches::apply(&mut draft, job, &plugin, settings)?;
-    let spec = finish(job, &plugin, draft, run_id(job, attempt, &pod_name), settings)?;
+    let (spec, passwd) = finish(job, &pod_name, &plugin, draft, run_id(job, attempt, &pod_name), settings)?;
+    let mut annotations = metadata::annotations(job, attempt, &plugin, settings);
+    annotations.extend(passwd.map(|entries| (names::ANNOTATION_PASSWD.to_owned(), entries)));
     Ok(Pod {
         metadata: ObjectMeta {
             name: Some(pod_name),
             namespace: job.metadata.namespace.clone(),
             labels: Some(metadata::labels(job, &plugin, settings)),
-            annotations: Some(metadata::annotations(job, attempt, &plugin, settings)),
+            annotations: Some(annotations),
             owner_references: job.owner_reference().map(|owner| vec![owner]),
             ..ObjectMeta::default()
         },
@@ -134,45 +151,55 @@ struct Draft {
     checkout: Option<Container>,
     /// What containers run that have no command of their own.
     script: Option<String>,
+    /// How the source is checked out.
+    git: Git,
+    /// What all containers share.
+    workspace: Workspace,
 }
 
 /// The pod before patches: commands, agent, checkout, in the order that users of Buildkite's own controller know.
 fn draft(
     job: &BuildJob,
+    pod_name: &str,
     plugin: &KubernetesPlugin,
     surroundings: &Surroundings,
     settings: &PodSettings,
 ) -> Result<Draft, RenderError> {
     exporters::check(&job.spec)?;
     let environment = environment::resolve(job, surroundings)?;
-    let Workload { pod_spec: mut spec, mut commands } =
+    let Workload { pod_spec: mut spec, mut commands, is_made } =
         workload::of(job, plugin, &environment.primary, surroundings, settings)?;
     resource_class::apply(job, &mut spec, &mut commands, settings)?;
     // Patches may not change it.
     spec.restart_policy = Some(NEVER.to_owned());
-    let names = commands.iter().map(|container| container.name.clone()).collect();
+    let names: Vec<String> = commands.iter().map(|container| container.name.clone()).collect();
+    let git = Git::of(plugin, environment.primary.git_credentials.as_ref(), settings);
+    let workspace = Workspace::of(job, &spec, settings)?;
     spec.containers = commands;
-    spec.containers.push(agent::container(job, settings));
-    spec.containers.extend(checkout::container(job, plugin, settings));
-    share_workspace(&mut spec, plugin);
-    extra_containers::add(&mut spec, &environment, mount_workspace)?;
+    spec.containers.push(agent::container(job, pod_name, &git, settings));
+    spec.containers.extend(checkout::container(job, &git, settings));
+    share_workspace(&mut spec, &workspace, plugin);
+    equipment::equip_draft(&mut spec, &names, &git, settings);
+    equipment::restrict_draft(&mut spec, &names, is_made, settings);
+    extra_containers::add(&mut spec, &environment, |container| workspace.share(container))?;
     placement::apply(&mut spec, &environment.needs, settings);
     let checkout = spec.containers.iter().find(|container| container.name == CHECKOUT_CONTAINER).cloned();
     let script = workload::script(job, &environment.primary)?;
-    Ok(Draft { spec, commands: names, checkout, script })
+    Ok(Draft { spec, commands: names, checkout, script, git, workspace })
 }
 
-/// Settles what depends on the pod's containers, once patches are applied.
+/// Settles what depends on the pod's containers, once patches are applied. Also returns what its users are called.
 fn finish(
     job: &BuildJob,
+    pod_name: &str,
     plugin: &KubernetesPlugin,
     draft: Draft,
     run_id: String,
     settings: &PodSettings,
-) -> Result<PodSpec, RenderError> {
-    let Draft { mut spec, commands, checkout: drafted, script } = draft;
+) -> Result<(PodSpec, Option<String>), RenderError> {
+    let Draft { mut spec, commands, checkout: drafted, script, git, workspace } = draft;
     let parts = Parts::of(std::mem::take(&mut spec.containers), &commands)?;
-    let checkout = checkout::settle(job, &parts.commands, drafted.as_ref(), parts.checkout, settings);
+    let checkout = checkout::settle(job, &git, &parts.commands, drafted.as_ref(), parts.checkout, settings);
     let interposer = workload::interposer(plugin, settings);
     let commands = parts
         .commands
@@ -181,23 +208,33 @@ fn finish(
         .collect::<Result<Vec<_>, _>>()?;
     workload::check_scripts(job, &commands)?;
     let turns = bootstrap::turns(commands, checkout);
-    let run = Run { id: run_id, names: turns.iter().map(|turn| turn.container.name.clone()).collect() };
+    let delivery = Delivery::of(&spec, settings)?;
+    let plugins_path = agent_config::plugins_path(&settings.config);
+    let run = Run {
+        id: run_id,
+        names: turns.iter().map(|turn| turn.container.name.clone()).collect(),
+        binary: delivery.binary(),
+        fenced: settings.config.image_check != ImageCheck::None,
+        directories: plugin_directories::of(job, &plugins_path, pod_name),
+        shared: identity::differ(turns.iter().map(|turn| &turn.container), &spec),
+        standalone: job.spec.buildkite.is_none(),
+    };
 
     spec.termination_grace_period_seconds.get_or_insert(settings.config.termination_grace_period_seconds);
     let mut agent = parts.agent;
     agent::finish(&mut agent, job, &spec, &run, settings);
-    let mut managed = bootstrap::containers(job, turns, &run, settings);
+    let mut managed = bootstrap::containers(job, turns, &run, &git, settings);
     let checkout = managed.iter().position(|c| c.name == CHECKOUT_CONTAINER).map(|at| managed.remove(at));
     spec.containers = managed;
     spec.containers.push(agent);
     spec.containers.extend(checkout);
-    add_shim(&mut spec, settings);
     spec.containers.extend(parts.others);
+    images::settle(&mut spec, settings)?;
+    let passwd = equipment::complete(&mut spec, &workspace, delivery, &run.id, settings)?;
     name_service_account(&mut spec);
     references::settle_mounts(&mut spec);
     references::check(&spec)?;
-    images::settle(&mut spec, settings)?;
-    Ok(spec)
+    Ok((spec, passwd))
 }
 
 /// Short whatever the BuildJob is called: the shim takes 63 characters. Only a BuildJob that was never stored
@@ -228,53 +265,21 @@ fn name_service_account(spec: &mut PodSpec) {
 }
 
 /// Gives every container of a draft the workspace, and the mounts that the step wants everywhere.
-fn share_workspace(spec: &mut PodSpec, plugin: &KubernetesPlugin) {
-    let volumes = spec.volumes.get_or_insert_default();
-    if !volumes.iter().any(|volume| volume.name == WORKSPACE_VOLUME) {
-        volumes.push(Volume {
-            name: WORKSPACE_VOLUME.to_owned(),
-            empty_dir: Some(EmptyDirVolumeSource::default()),
-            ..Volume::default()
-        });
-    }
+fn share_workspace(spec: &mut PodSpec, workspace: &Workspace, plugin: &KubernetesPlugin) {
+    workspace.add_volume(spec);
     for container in &mut spec.containers {
         container.working_dir.get_or_insert_with(|| WORKSPACE.to_owned());
     }
     let sidecars = spec.init_containers.iter_mut().flatten().filter(|container| is_sidecar(container));
     for container in spec.containers.iter_mut().chain(sidecars) {
-        mount_workspace(container);
-        let mounts = container.volume_mounts.get_or_insert_default();
-        mounts.extend(plugin.extra_volume_mounts.iter().cloned());
-    }
-}
-
-fn mount_workspace(container: &mut Container) {
-    let mounts = container.volume_mounts.get_or_insert_default();
-    if !mounts.iter().any(|mount| mount.mount_path == WORKSPACE) {
-        mounts.push(mount(WORKSPACE_VOLUME, WORKSPACE, None));
+        workspace.share(container);
+        append(&mut container.volume_mounts, &plugin.extra_volume_mounts);
     }
 }
 
 /// Whether an init container runs beside the others, rather than before them.
 fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
-}
-
-/// Gives the shim to every container.
-fn add_shim(spec: &mut PodSpec, settings: &PodSettings) {
-    spec.volumes.get_or_insert_default().push(Volume {
-        name: SHIM_VOLUME.to_owned(),
-        config_map: Some(ConfigMapVolumeSource {
-            name: settings.shim_config_map.clone(),
-            default_mode: Some(0o555),
-            ..ConfigMapVolumeSource::default()
-        }),
-        ..Volume::default()
-    });
-    for container in &mut spec.containers {
-        let mounts = container.volume_mounts.get_or_insert_default();
-        mounts.push(mount(SHIM_VOLUME, shim::DIRECTORY, Some(true)));
-    }
 }
 
 /// Where a container of a pod is, in errors about what several hands made of it.
@@ -292,8 +297,4 @@ fn append<'a, T: Clone + 'a>(list: &mut Option<Vec<T>>, more: impl IntoIterator<
 
 fn mount(volume: &str, path: &str, read_only: Option<bool>) -> VolumeMount {
     VolumeMount { name: volume.to_owned(), mount_path: path.to_owned(), read_only, ..VolumeMount::default() }
-}
-
-fn env(name: &str, value: impl Into<String>) -> EnvVar {
-    EnvVar { name: name.to_owned(), value: Some(value.into()), value_from: None }
 }

@@ -40,6 +40,9 @@ pub(crate) enum Binary {
     Busybox,
 }
 
+/// Where the agent's image holds the script that it begins with.
+const AGENT_ENTRYPOINT: &str = "usr/local/bin/buildkite-agent-entrypoint";
+
 /// Programs on the building machine.
 pub(crate) type Binaries = BTreeMap<Binary, PathBuf>;
 
@@ -127,6 +130,10 @@ impl Image {
         for binary in self.binaries() {
             let source = binaries.get(binary).with_context(|| format!("{} was not built", binary.name()))?;
             entries.push(Entry::new(binary.path(), 0o755, Node::File(source.clone())));
+        }
+        if self == Self::Agent {
+            let script = include_str!("../../../images/agent/buildkite-agent-entrypoint");
+            entries.push(Entry::new(AGENT_ENTRYPOINT, 0o755, Node::Text(script.into())));
         }
         if self == Self::Toolbox {
             entries.extend(toolbox_skeleton());

@@ -46,6 +46,10 @@ pub struct AgentConfig {
     /// Whether commits that are there already are not fetched again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub git_skip_fetch_existing_commits: Option<bool>,
+    /// How long the agent waits for the job's containers to connect, e.g. `5m`; for ever if the start fence has proved that they
+    /// run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container_start_timeout: Option<String>,
     /// Whether commands run without a terminal.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub no_pty: Option<bool>,

@@ -180,7 +180,12 @@ pub enum Architecture {
     Arm64,
 }
 
-/// Requests and limits of the operator's own containers.
+impl Architecture {
+    /// That of this program, and so of the shim beside it.
+    pub const OWN: Self = if cfg!(target_arch = "aarch64") { Self::Arm64 } else { Self::Amd64 };
+}
+
+/// Requests and limits of the operator's own containers. What is absent is small.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct OwnResources {

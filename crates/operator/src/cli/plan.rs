@@ -89,6 +89,7 @@ fn plan(job: &BuildJob, surroundings: &Surroundings, config: Config) -> Result<P
         endpoint: config.spawner.endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned()),
         // A checkout of the sources has no shim beside the program; the pod differs in nothing else.
         shim_config_map: shim::read(None).map_or_else(|_| names::shim("absent"), |shim| shim::name(&shim)),
+        architecture: bk_api::config::Architecture::OWN,
         queue: config.spawner.queue,
         resource_classes: config.resource_classes,
         config: config.pods,

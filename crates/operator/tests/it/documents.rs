@@ -56,6 +56,7 @@ pub(crate) fn settings() -> PodSettings {
         resource_classes: ResourceClasses::new(),
         endpoint: "http://buildkite".to_owned(),
         shim_config_map: "shim".to_owned(),
+        architecture: bk_api::config::Architecture::OWN,
         queue: "bk-operator".to_owned(),
     }
 }

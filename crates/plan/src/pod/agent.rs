@@ -2,12 +2,23 @@
 //!
 //! The agent's credentials and endpoint appear here and nowhere else in a pod.
 
-use bk_api::{BuildJob, build_job::BuildkiteJob, config::TOKEN_KEY};
+use bk_api::{
+    BuildJob,
+    build_job::BuildkiteJob,
+    config::{ImageCheck, TOKEN_KEY},
+};
 use k8s_openapi::api::core::v1::{
     Container, EnvVar, EnvVarSource, ObjectFieldSelector, PodSpec, SecretKeySelector,
 };
 
-use super::{AGENT_CONTAINER, PodSettings, WORKSPACE, env, shim::Run, tags};
+use super::{
+    AGENT_CONTAINER, PodSettings, WORKSPACE, agent_config,
+    git::Git,
+    resources,
+    shim::Run,
+    tags,
+    variables::{env, set_all},
+};
 
 /// What the agent hides in logs by default; a list given to it replaces its own.
 const REDACTED_VARS: &str = "*_PASSWORD,*_SECRET,*_TOKEN,*_PRIVATE_KEY,*_SSH_KEY,*_ACCESS_KEY,*_SECRET_KEY,\
@@ -16,11 +27,18 @@ const REDACTED_VARS: &str = "*_PASSWORD,*_SECRET,*_TOKEN,*_PRIVATE_KEY,*_SSH_KEY
 const CONTAINER_COUNT: &str = "BUILDKITE_CONTAINER_COUNT";
 
 /// The `agent` container as patches see it: without what depends on the other containers.
-pub(super) fn container(job: &BuildJob, settings: &PodSettings) -> Container {
+pub(super) fn container(job: &BuildJob, name: &str, git: &Git, settings: &PodSettings) -> Container {
+    let environment = |buildkite| {
+        let mut vars = environment(buildkite, name, settings);
+        set_all(&mut vars, agent_config::start_env(&settings.config));
+        set_all(&mut vars, git.start_env());
+        vars
+    };
     Container {
         name: AGENT_CONTAINER.to_owned(),
         image: Some(settings.config.agent_image.clone()),
-        env: job.spec.buildkite.as_ref().map(|buildkite| environment(buildkite, settings)),
+        env: job.spec.buildkite.as_ref().map(environment),
+        resources: Some(resources::or_small(settings.config.resources.agent.as_ref(), resources::AGENT)),
         ..Container::default()
     }
 }
@@ -33,11 +51,10 @@ pub(super) fn finish(
     run: &Run,
     settings: &PodSettings,
 ) {
+    agent.command = Some(run.agent(&["buildkite-agent", "start"]));
     if job.spec.buildkite.is_none() {
-        agent.command = Some(run.standalone_agent());
         return;
     }
-    agent.command = Some(run.agent(&["buildkite-agent", "start"]));
     let grace =
         spec.termination_grace_period_seconds.unwrap_or(settings.config.termination_grace_period_seconds);
     let vars = agent.env.get_or_insert_default();
@@ -53,18 +70,27 @@ pub(super) fn finish(
     }
 }
 
-fn environment(job: &BuildkiteJob, settings: &PodSettings) -> Vec<EnvVar> {
-    vec![
-        env("BUILDKITE_KUBERNETES_EXEC", "true"),
+/// Patterns of the variables whose values the agent hides in logs.
+pub(super) fn redacted_vars(settings: &PodSettings) -> EnvVar {
+    let more = settings.config.additional_redacted_vars.iter().map(String::as_str);
+    let patterns: Vec<_> = [REDACTED_VARS].into_iter().chain(more).collect();
+    env("BUILDKITE_REDACTED_VARS", patterns.join(","))
+}
+
+fn environment(job: &BuildkiteJob, name: &str, settings: &PodSettings) -> Vec<EnvVar> {
+    let mut vars = vec![env("BUILDKITE_KUBERNETES_EXEC", "true"), env("BUILDKITE_AGENT_NAME", name)];
+    if settings.config.image_check != ImageCheck::None {
         // The fence has proved that all containers run; the agent need not watch for it.
-        env("BUILDKITE_KUBERNETES_CONTAINER_START_TIMEOUT", "0s"),
+        vars.push(env("BUILDKITE_KUBERNETES_CONTAINER_START_TIMEOUT", "0s"));
+    }
+    vars.extend([
         env("BUILDKITE_AGENT_TAGS", tags::of(job, settings).join(",")),
         from_field("BUILDKITE_K8S_NODE", "spec.nodeName"),
         from_field("BUILDKITE_K8S_NAMESPACE", "metadata.namespace"),
         from_field("BUILDKITE_K8S_SERVICE_ACCOUNT", "spec.serviceAccountName"),
         env("BUILDKITE_BUILD_PATH", format!("{WORKSPACE}/build")),
-        env("BUILDKITE_HOOKS_PATH", format!("{WORKSPACE}/hooks")),
-        env("BUILDKITE_PLUGINS_PATH", format!("{WORKSPACE}/plugins")),
+        env("BUILDKITE_HOOKS_PATH", agent_config::hooks_path(&settings.config)),
+        env("BUILDKITE_PLUGINS_PATH", agent_config::plugins_path(&settings.config)),
         env("BUILDKITE_SOCKETS_PATH", format!("{WORKSPACE}/sockets/agent")),
         env("BUILDKITE_SHELL", "/bin/sh -ec"),
         // An agent with one job has no use for a stream of pings.
@@ -83,8 +109,9 @@ fn environment(job: &BuildkiteJob, settings: &PodSettings) -> Vec<EnvVar> {
             }),
         },
         env("BUILDKITE_AGENT_ACQUIRE_JOB", &job.job_uuid),
-        env("BUILDKITE_REDACTED_VARS", REDACTED_VARS),
-    ]
+        redacted_vars(settings),
+    ]);
+    vars
 }
 
 fn from_field(name: &str, path: &str) -> EnvVar {

@@ -7,11 +7,17 @@ use bk_api::BuildJob;
 use k8s_openapi::api::core::v1::{Container, EnvVar};
 
 use super::{
-    CHECKOUT_CONTAINER, PodSettings, WORKSPACE, checkout::Checkout, env, shim::Run,
+    CHECKOUT_CONTAINER, PodSettings, WORKSPACE, agent, agent_config,
+    checkout::Checkout,
+    git::{self, Git},
+    plugin_directories,
+    shim::Run,
+    variables::{env, set_all},
     workload::CommandContainer,
 };
 
 const AGENT_BINARY: &str = "/workspace/buildkite-agent";
+const PHASES: &str = "BUILDKITE_BOOTSTRAP_PHASES";
 const SHELL: &str = "/bin/sh -ec";
 
 /// A managed container and what it has to do when its turn comes.
@@ -39,38 +45,60 @@ pub(super) fn turns(commands: Vec<CommandContainer>, checkout: Checkout) -> Vec<
     turns
 }
 
+/// Whether a finished container checks out the source.
+pub(super) fn checks_out(container: &Container) -> bool {
+    let mut phases = container.env.iter().flatten().filter(|var| var.name == PHASES);
+    phases.any(|var| var.value.as_ref().is_some_and(|phases| phases.contains("checkout")))
+}
+
 /// The managed containers, ready for the pod.
 pub(super) fn containers(
     job: &BuildJob,
     turns: Vec<Turn>,
     run: &Run,
+    git: &Git,
     settings: &PodSettings,
 ) -> Vec<Container> {
-    turns.into_iter().enumerate().map(|(id, turn)| container(job, id, turn, run, settings)).collect()
+    turns.into_iter().enumerate().map(|(id, turn)| container(job, id, turn, run, git, settings)).collect()
 }
 
-fn container(job: &BuildJob, id: usize, turn: Turn, run: &Run, settings: &PodSettings) -> Container {
+fn container(
+    job: &BuildJob,
+    id: usize,
+    turn: Turn,
+    run: &Run,
+    git: &Git,
+    settings: &PodSettings,
+) -> Container {
     let Turn { mut container, phases, script } = turn;
-    let standalone = job.spec.buildkite.is_none();
-    let bootstrap = if standalone { "bootstrap" } else { "kubernetes-bootstrap" };
-    container.command = Some(run.job(&container.name, standalone, &[AGENT_BINARY, bootstrap]));
+    let command = [AGENT_BINARY, if run.standalone { "bootstrap" } else { "kubernetes-bootstrap" }];
+    let own_checkout = container.name == CHECKOUT_CONTAINER;
+    container.command = Some(if own_checkout {
+        run.checkout(&container.name, &git.credentials().private_files(), &command)
+    } else {
+        run.job(&container.name, &command)
+    });
 
     let vars = container.env.get_or_insert_default();
-    if container.name != CHECKOUT_CONTAINER {
+    if !own_checkout {
         vars.extend(job.spec.env.iter().cloned());
+        if run.shared && !vars.iter().any(|var| var.name == git::COUNT) {
+            vars.extend(git::settings(&[git::trust()]));
+        }
     }
     let own_shell = vars.iter().any(|var| var.name == "BUILDKITE_SHELL");
-    vars.push(env("BUILDKITE_BOOTSTRAP_PHASES", phases));
+    vars.push(env(PHASES, phases));
     if let Some(script) = script {
         vars.push(env("BUILDKITE_COMMAND", script));
     }
     vars.push(env("BUILDKITE_CONTAINER_ID", id.to_string()));
     vars.push(env("BUILDKITE_SOCKETS_PATH", format!("{WORKSPACE}/sockets/{}", container.name)));
-    if standalone {
-        vars.extend(standalone_env(job, settings));
-        if !own_shell {
-            vars.push(env("BUILDKITE_SHELL", SHELL));
-        }
+    if run.standalone {
+        let mut told = standalone_env(job, settings);
+        set_all(&mut told, agent_config::bootstrap_env(&settings.config));
+        set_all(&mut told, git.bootstrap_env());
+        told.retain(|var| !(own_shell && var.name == "BUILDKITE_SHELL"));
+        vars.extend(told);
     }
     container
 }
@@ -94,8 +122,10 @@ fn standalone_env(job: &BuildJob, settings: &PodSettings) -> Vec<EnvVar> {
         env("BUILDKITE_BIN_PATH", WORKSPACE),
         env("BUILDKITE_BUILD_PATH", format!("{WORKSPACE}/build")),
         env("BUILDKITE_BUILD_CHECKOUT_PATH", format!("{WORKSPACE}/build/buildkite")),
-        env("BUILDKITE_HOOKS_PATH", format!("{WORKSPACE}/hooks")),
-        env("BUILDKITE_PLUGINS_PATH", format!("{WORKSPACE}/plugins")),
+        env("BUILDKITE_HOOKS_PATH", agent_config::hooks_path(&settings.config)),
+        env("BUILDKITE_PLUGINS_PATH", agent_config::plugins_path(&settings.config)),
+        env("BUILDKITE_SHELL", SHELL),
+        agent::redacted_vars(settings),
         // Nobody is there to be told which commit was resolved.
         env("BUILDKITE_COMMIT_RESOLVED", "true"),
         env(
@@ -117,8 +147,9 @@ fn standalone_env(job: &BuildJob, settings: &PodSettings) -> Vec<EnvVar> {
             env("BUILDKITE_BRANCH", "main"),
         ]),
     }
-    if !job.spec.plugins.is_empty() {
-        vars.push(env("BUILDKITE_PLUGINS", serde_json::Value::from(job.spec.plugins.clone()).to_string()));
+    let plugins = plugin_directories::standalone(&job.spec.plugins);
+    if !plugins.is_empty() {
+        vars.push(env("BUILDKITE_PLUGINS", serde_json::Value::from(plugins).to_string()));
     }
     vars
 }

@@ -2,7 +2,7 @@
 
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
-use super::{AGENT_CONTAINER, CHECKOUT_CONTAINER, RenderError, SHIM_VOLUME};
+use super::{AGENT_CONTAINER, CHECKOUT_CONTAINER, RenderError, shim};
 use crate::environment::{Needs, Part, Resolved, Role, Trail, Wish, needs};
 
 const POD_SPEC: &str = "spec.kubernetes.podSpec";
@@ -71,7 +71,7 @@ fn check_ports(resolved: &Resolved) -> Result<(), RenderError> {
 
 fn add_needs(spec: &mut PodSpec, needs: &Needs) -> Result<(), RenderError> {
     for volume in &needs.volumes {
-        if volume.value.name == SHIM_VOLUME {
+        if volume.value.name == shim::VOLUME {
             return Err(needs::another_volume(volume, "every job pod"));
         }
         match spec.volumes.iter().flatten().find(|own| own.name == volume.value.name) {

@@ -2,9 +2,16 @@
 
 use k8s_openapi::api::core::v1::Container;
 
-/// Where the shim's ConfigMap is mounted.
+/// The volume with the shim's ConfigMap.
+pub(super) const VOLUME: &str = "buildkite-shim";
+/// Where it is mounted.
 pub(super) const DIRECTORY: &str = "/buildkite/shim";
-const BINARY: &str = "/buildkite/shim/buildkite-shim";
+/// The shim in the ConfigMap.
+pub(super) const MOUNTED: &str = "/buildkite/shim/buildkite-shim";
+/// The shim where an init container has copied it.
+pub(super) const COPIED: &str = "/workspace/buildkite-shim";
+/// What the agent's image does before the agent: sets up ssh from variables, among other things.
+const ENTRYPOINT: &str = "buildkite-agent-entrypoint";
 
 /// One run of a pod: the shims of its containers find each other's marks by its id.
 pub(super) struct Run {
@@ -12,29 +19,58 @@ pub(super) struct Run {
     pub(super) id: String,
     /// The managed containers, in the order of their turns.
     pub(super) names: Vec<String>,
+    /// The shim.
+    pub(super) binary: &'static str,
+    /// Whether the agent waits until all of them run.
+    pub(super) fenced: bool,
+    /// Directories that the agent must find.
+    pub(super) directories: Vec<String>,
+    /// Whether the containers run as different users.
+    pub(super) shared: bool,
+    /// Whether there is no Buildkite.
+    pub(super) standalone: bool,
 }
 
 impl Run {
-    /// The agent's container: waits until all managed containers run, then runs `command`.
+    /// The agent's container: waits until all managed containers run, then runs `command`. That of a standalone job waits until
+    /// they have ended.
     pub(super) fn agent(&self, command: &[&str]) -> Vec<String> {
-        self.line("agent", &["--jobs", &self.names.join(",")], command)
-    }
-
-    /// The agent's container of a standalone job: waits until all managed containers have ended.
-    pub(super) fn standalone_agent(&self) -> Vec<String> {
-        self.line("agent", &["--standalone", "--jobs", &self.names.join(",")], &[])
+        let (names, directories) = (self.names.join(","), self.directories.join(","));
+        let mut flags = vec!["--jobs", &names];
+        if !self.fenced {
+            flags.push("--no-fence");
+        }
+        if !directories.is_empty() {
+            flags.extend(["--make", &directories]);
+        }
+        if self.standalone { self.line("agent", &flags, &[]) } else { self.line("agent", &flags, command) }
     }
 
     /// A managed container: waits for its turn, then runs `command`.
-    pub(super) fn job(&self, name: &str, standalone: bool, command: &[&str]) -> Vec<String> {
-        let mut flags = vec!["--name", name];
-        if standalone {
-            flags.push("--standalone");
+    pub(super) fn job(&self, name: &str, command: &[&str]) -> Vec<String> {
+        self.line("job", &self.job_flags(name), command)
+    }
+
+    /// The container that checks out: the same, with copies of these files, and by way of the image's own entrypoint.
+    pub(super) fn checkout(&self, name: &str, files: &[(String, String)], command: &[&str]) -> Vec<String> {
+        let mut flags = self.job_flags(name);
+        flags.extend(["--entrypoint", ENTRYPOINT]);
+        let files = files.iter().map(|(from, to)| format!("{from}={to}")).collect::<Vec<_>>().join(",");
+        if !files.is_empty() {
+            flags.extend(["--private", &files]);
         }
+        self.line("job", &flags, command)
+    }
+
+    fn job_flags<'a>(&'a self, name: &'a str) -> Vec<&'a str> {
+        let mut flags = vec!["--name", name];
         if let Some(before) = self.before(name) {
             flags.extend(["--after", before]);
         }
-        self.line("job", &flags, command)
+        if self.shared {
+            flags.push("--shared");
+        }
+        flags
     }
 
     fn before(&self, name: &str) -> Option<&str> {
@@ -43,8 +79,11 @@ impl Run {
     }
 
     fn line(&self, role: &str, flags: &[&str], command: &[&str]) -> Vec<String> {
-        let mut line = vec![BINARY, role, "--run", &self.id];
+        let mut line = vec![self.binary, role, "--run", &self.id];
         line.extend(flags);
+        if self.standalone {
+            line.push("--standalone");
+        }
         if !command.is_empty() {
             line.push("--");
             line.extend(command);
@@ -55,5 +94,6 @@ impl Run {
 
 /// Whether a container takes its turn under the shim.
 pub(super) fn is_managed(container: &Container) -> bool {
-    container.command.as_ref().is_some_and(|line| line.first().is_some_and(|first| first == BINARY))
+    let first = container.command.as_ref().and_then(|line| line.first());
+    first.is_some_and(|first| first == MOUNTED || first == COPIED)
 }

@@ -15,6 +15,8 @@ pub(super) struct Workload {
     pub(super) pod_spec: PodSpec,
     /// The containers that run a command, as their author wrote them, each with a name and an image.
     pub(super) commands: Vec<Container>,
+    /// Whether nobody wrote them: one was made because there has to be one.
+    pub(super) is_made: bool,
 }
 
 /// A container that runs a command.
@@ -36,7 +38,8 @@ pub(super) fn of(
     let mut pod_spec = begin(job, plugin, surroundings)?;
     let mut commands = std::mem::take(&mut pod_spec.containers);
     check_reserved(&commands, plugin)?;
-    if commands.is_empty() {
+    let is_made = commands.is_empty();
+    if is_made {
         commands.push(Container::default());
     }
     commands[0] = lay_over(&primary.container, std::mem::take(&mut commands[0]));
@@ -51,7 +54,7 @@ pub(super) fn of(
     let sidecars = plugin.sidecars.iter().enumerate();
     let sidecars: Vec<_> = sidecars.map(|(index, given)| sidecar(index, given, plugin, settings)).collect();
     append(&mut pod_spec.init_containers, &sidecars);
-    Ok(Workload { pod_spec, commands })
+    Ok(Workload { pod_spec, commands, is_made })
 }
 
 /// The first container of the author's pod, with what its environment says where it is silent itself.

@@ -1,0 +1,147 @@
+//! What the operator adds to the containers of a pod so that the agent can work in them: the agent's volumes before patches,
+//! users, the shim and init containers of its own after them.
+
+use bk_api::config::ImageCheck;
+use k8s_openapi::api::core::v1::{Container, PodSpec, Volume, VolumeMount};
+
+use super::{
+    AGENT_CONTAINER, CHECKOUT_CONTAINER, PodSettings, RenderError,
+    agent_config::{self, Role},
+    bootstrap,
+    delivery::{COPY_AGENT, Delivery},
+    git::Git,
+    identity, image_check, resources, security, shim,
+    workspace::Workspace,
+};
+
+/// Gives a draft the volumes with hooks, plugins, keys, mirrors and credentials. `commands` are the names of the containers
+/// that run a command; what else there is runs as it is.
+pub(super) fn equip_draft(spec: &mut PodSpec, commands: &[String], git: &Git, settings: &PodSettings) {
+    let has_checkout = spec.containers.iter().any(|container| container.name == CHECKOUT_CONTAINER);
+    add_volumes(spec, agent_config::volumes(&settings.config));
+    if has_checkout {
+        add_volumes(spec, git.volumes());
+    }
+    if let Ok(Delivery::Init { .. }) = Delivery::of(spec, settings) {
+        // Only its name and image, for patches to find.
+        let draft = Container {
+            name: COPY_AGENT.to_owned(),
+            image: Some(settings.config.agent_image.clone()),
+            ..Container::default()
+        };
+        spec.init_containers.get_or_insert_default().insert(0, draft);
+    }
+    for container in &mut spec.containers {
+        let role = match container.name.as_str() {
+            AGENT_CONTAINER => Role::Agent,
+            CHECKOUT_CONTAINER => Role::Checkout,
+            name if commands.iter().any(|command| command == name) => Role::Command,
+            _ => continue,
+        };
+        add_mounts(container, agent_config::mounts(&settings.config, role));
+        if role == Role::Command && has_checkout {
+            add_mounts(container, git.command_mounts());
+        }
+    }
+}
+
+/// Keeps the operator's own containers of a draft as restricted as the configuration asks. `is_made` says that nobody wrote
+/// the container that runs the command.
+pub(super) fn restrict_draft(spec: &mut PodSpec, commands: &[String], is_made: bool, settings: &PodSettings) {
+    let mut containers = std::mem::take(&mut spec.containers);
+    for container in &mut containers {
+        let own = [AGENT_CONTAINER, CHECKOUT_CONTAINER].contains(&container.name.as_str());
+        if own || is_made && commands.contains(&container.name) {
+            security::restrict(container, spec, settings);
+        }
+    }
+    spec.containers = containers;
+}
+
+/// Gives the finished containers of a pod the shim, their users an entry, and the pod its init containers. Returns what the pod's
+/// annotation says about users.
+pub(super) fn complete(
+    spec: &mut PodSpec,
+    workspace: &Workspace,
+    delivery: Delivery,
+    run: &str,
+    settings: &PodSettings,
+) -> Result<Option<String>, RenderError> {
+    let mut containers = std::mem::take(&mut spec.containers);
+    let mut entries = Vec::new();
+    let agent = containers.iter().find(|container| container.name == AGENT_CONTAINER);
+    let agent_image = agent.and_then(|agent| agent.image.clone());
+    for container in containers.iter_mut().filter(|container| shim::is_managed(container)) {
+        workspace.share(container);
+        workspace.check(container)?;
+        delivery.share(container);
+        // What users an image of somebody else has is its own affair.
+        let checks_out = bootstrap::checks_out(container) && container.image == agent_image;
+        if checks_out || container.name == AGENT_CONTAINER {
+            let entry = identity::introduce(container, spec);
+            if checks_out && entry.is_some() {
+                identity::give_home(container);
+            }
+            entries.extend(entry);
+        }
+    }
+    add_volumes(spec, identity::volumes(&containers));
+    add_volumes(spec, delivery.volume(settings).into_iter().collect());
+    add_init_containers(spec, &mut containers, workspace, delivery, run, settings);
+    spec.containers = containers;
+    Ok(identity::passwd(&entries))
+}
+
+/// Puts the operator's own init containers before the others.
+fn add_init_containers(
+    spec: &mut PodSpec,
+    containers: &mut [Container],
+    workspace: &Workspace,
+    delivery: Delivery,
+    run: &str,
+    settings: &PodSettings,
+) {
+    let given = spec.init_containers.take().unwrap_or_default();
+    let (drafted, others): (Vec<_>, Vec<_>) =
+        given.into_iter().partition(|container| container.name == COPY_AGENT);
+    let agent = containers.iter().find(|container| container.name == AGENT_CONTAINER);
+    let drafted = drafted.into_iter().next();
+    let mut own: Vec<_> =
+        agent.and_then(|agent| delivery.init_container(drafted, agent, run)).into_iter().collect();
+    if settings.config.image_check == ImageCheck::Init {
+        let started: Vec<_> = own.iter().chain(&others).chain(agent).cloned().collect();
+        let mut checked: Vec<_> = containers
+            .iter_mut()
+            .filter(|container| ![AGENT_CONTAINER, CHECKOUT_CONTAINER].contains(&container.name.as_str()))
+            .collect();
+        let mut checks = image_check::checks(&mut checked, &started, delivery.binary());
+        for check in &mut checks {
+            delivery.share(check);
+        }
+        own.extend(checks);
+    }
+    for container in &mut own {
+        workspace.share(container);
+        let small = || resources::or_small(settings.config.resources.init.as_ref(), resources::INIT);
+        container.resources.get_or_insert_with(small);
+        security::restrict(container, spec, settings);
+    }
+    own.extend(others);
+    spec.init_containers = Some(own).filter(|all| !all.is_empty());
+}
+
+fn add_volumes(spec: &mut PodSpec, volumes: Vec<Volume>) {
+    if !volumes.is_empty() {
+        spec.volumes.get_or_insert_default().extend(volumes);
+    }
+}
+
+/// Adds mounts where the container has none yet.
+fn add_mounts(container: &mut Container, mounts: Vec<VolumeMount>) {
+    for mount in mounts {
+        let own = container.volume_mounts.get_or_insert_default();
+        if own.iter().all(|other| other.mount_path != mount.mount_path) {
+            own.push(mount);
+        }
+    }
+}
