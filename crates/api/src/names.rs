@@ -32,6 +32,10 @@ pub const ANNOTATION_STEP_KEY: &str = "buildkite.com/step-key";
 pub const ANNOTATION_JOB_URL: &str = "buildkite.com/job-url";
 /// Annotation: the job's priority.
 pub const ANNOTATION_JOB_PRIORITY: &str = "buildkite.com/job-priority";
+/// Annotation: the PodTemplate that a pod began with.
+pub const ANNOTATION_POD_TEMPLATE: &str = "buildkite.com/pod-template-name";
+/// Annotation prefix: the name of each sidecar of the step, by its number.
+pub const ANNOTATION_SIDECAR_PREFIX: &str = "buildkite.com/sidecar-";
 /// Annotation: keeps the cluster autoscaler from moving a running job.
 pub const ANNOTATION_SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
 /// Annotation: which attempt at its BuildJob a pod is, counted from 0.
@@ -68,6 +72,20 @@ pub fn is_label_value(value: &str) -> bool {
             && value.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
             && value.starts_with(|c: char| c.is_ascii_alphanumeric())
             && value.ends_with(|c: char| c.is_ascii_alphanumeric()))
+}
+
+/// Whether `key` may be the key of a label or an annotation: a name, with a domain before it or without.
+pub fn is_label_key(key: &str) -> bool {
+    let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
+    let is_part = |part: &str| {
+        let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+        part.starts_with(is_plain)
+            && part.ends_with(is_plain)
+            && part.chars().all(|c| is_plain(c) || c == '-')
+    };
+    !name.is_empty()
+        && is_label_value(name)
+        && domain.is_none_or(|domain| domain.len() <= 253 && domain.split('.').all(is_part))
 }
 
 /// `text` as part of an object name: lower case, everything else a dash.
@@ -128,5 +146,18 @@ mod tests {
     #[case(&"x".repeat(64), false)]
     fn label_values_follow_kubernetes(#[case] value: &str, #[case] valid: bool) {
         assert_eq!(is_label_value(value), valid);
+    }
+
+    #[rstest]
+    #[case("team", true)]
+    #[case("example.com/Team_1", true)]
+    #[case("", false)]
+    #[case("example.com/", false)]
+    #[case("/team", false)]
+    #[case("Example.com/team", false)]
+    #[case("a/b/c", false)]
+    #[case("te am", false)]
+    fn label_keys_follow_kubernetes(#[case] key: &str, #[case] valid: bool) {
+        assert_eq!(is_label_key(key), valid);
     }
 }

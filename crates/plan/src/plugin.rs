@@ -7,8 +7,13 @@ mod list;
 
 pub use list::{PluginError, kubernetes};
 
-use bk_api::BuildJob;
-use bk_api::params::{CheckoutParams, CommandParams, MetadataParams, SidecarParams};
+use std::time::Duration;
+
+use bk_api::{
+    BuildJob,
+    params::{CheckoutParams, CommandParams, MetadataParams, SidecarParams},
+};
+use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::{Container, EnvFromSource, PodSpec, VolumeMount};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -68,7 +73,27 @@ impl KubernetesPlugin {
                           remove it from the step"
                     .to_owned(),
             }),
-            Some(given) => strict::read(&Value::Object(given.clone()), PATH),
+            Some(given) => {
+                let plugin: Self = strict::read(&Value::Object(given.clone()), PATH)?;
+                // Nulls mean something in a patch, and only there.
+                let patch = given.get("podSpecPatch").and_then(Value::as_object);
+                Ok(Self { pod_spec_patch: patch.cloned(), ..plugin })
+            }
         }
     }
+
+    /// The name of the PodTemplate that the pod begins with, if it does.
+    pub(crate) fn used_template(&self) -> Option<&str> {
+        let template = self.pod_template.as_deref().filter(|name| !name.is_empty());
+        template.filter(|_| self.pod_spec.is_none())
+    }
+}
+
+/// How long a job may run: as its BuildJob says, or else its step's `jobActiveDeadlineSeconds`.
+pub fn time_limit(job: &BuildJob) -> Option<SignedDuration> {
+    if let Some(timeout) = job.spec.timeout {
+        return SignedDuration::try_from(Duration::from(timeout)).ok();
+    }
+    let seconds = job.spec.kubernetes.as_ref()?.get("jobActiveDeadlineSeconds")?.as_i64()?;
+    (seconds > 0).then(|| SignedDuration::from_secs(seconds))
 }

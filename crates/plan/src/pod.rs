@@ -123,6 +123,7 @@ pub fn render(
     let job_name = job.metadata.name.clone().unwrap_or_default();
     let pod_name = names::pod(&job_name, attempt);
     let plugin = KubernetesPlugin::of(job, settings)?;
+    metadata::check(&plugin, settings)?;
     let mut draft = draft(job, &pod_name, &plugin, surroundings, settings)?;
     patches::apply(&mut draft, job, &plugin, settings)?;
     let (spec, passwd) = finish(job, &pod_name, &plugin, draft, run_id(job, attempt, &pod_name), settings)?;

@@ -2,8 +2,10 @@
 
 use serde_json::{Map, Value};
 
-/// Names under which the plugin may appear: canonical, as Buildkite sends it, and short.
-const NAMES: [&str; 2] = ["github.com/buildkite-plugins/kubernetes-buildkite-plugin", "kubernetes"];
+/// What Buildkite makes of the plugin's short name, without the host.
+const REPOSITORY: &str = "buildkite-plugins/kubernetes-buildkite-plugin";
+/// Names that Buildkite makes long ones of.
+const SHORT: [&str; 2] = ["kubernetes", "buildkite-plugins/kubernetes"];
 
 /// A list of plugins that is not one.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -12,7 +14,9 @@ pub enum PluginError {
     #[error("BUILDKITE_PLUGINS is not a list of plugins: {0}")]
     NotAList(String),
     /// One entry has the wrong shape.
-    #[error("BUILDKITE_PLUGINS[{index}] must be an object with exactly one key, the plugin's name")]
+    #[error(
+        "BUILDKITE_PLUGINS[{index}] must be a plugin's name, or an object with exactly one key, which is that name"
+    )]
     NotOneKey {
         /// Position in the list.
         index: usize,
@@ -51,6 +55,7 @@ pub fn kubernetes(plugins: &str) -> Result<Option<Map<String, Value>>, PluginErr
 
 fn single_entry(entry: &Value) -> Option<(&str, &Value)> {
     match entry {
+        Value::String(name) => Some((name, &Value::Null)),
         Value::Object(object) if object.len() == 1 => {
             object.iter().next().map(|(name, content)| (name.as_str(), content))
         }
@@ -58,9 +63,17 @@ fn single_entry(entry: &Value) -> Option<(&str, &Value)> {
     }
 }
 
-fn is_kubernetes(name: &str) -> bool {
-    let without_version = name.split('#').next().unwrap_or(name);
-    NAMES.contains(&without_version)
+/// Whether a plugin's source is ours, however it is spelt: short or long, over HTTPS or SSH, with a version or without.
+fn is_kubernetes(source: &str) -> bool {
+    let source = source.split('#').next().unwrap_or(source);
+    if SHORT.contains(&source) {
+        return true;
+    }
+    let address = source.split_once("://").map_or(source, |(_, address)| address);
+    let address = address.rsplit_once('@').map_or(address, |(_, address)| address);
+    let address = address.trim_end_matches('/');
+    let address = address.strip_suffix(".git").unwrap_or(address);
+    address.strip_prefix("github.com").is_some_and(|rest| rest.strip_prefix(['/', ':']) == Some(REPOSITORY))
 }
 
 fn kind(value: &Value) -> &'static str {
@@ -93,9 +106,37 @@ mod tests {
     #[case(r#"[{"github.com/buildkite-plugins/kubernetes-buildkite-plugin": {"podSpec": {}}}]"#)]
     #[case(r#"[{"kubernetes": {"podSpec": {}}}]"#)]
     #[case(r#"[{"kubernetes#v1": {"podSpec": {}}}]"#)]
-    fn every_spelling_is_found(#[case] plugins: &str) {
+    #[case(r#"["docker#v5", {"kubernetes": {"podSpec": {}}}]"#)]
+    fn it_is_found_in_a_list(#[case] plugins: &str) {
         let content = kubernetes(plugins).unwrap().unwrap();
         assert_eq!(Value::Object(content), json!({"podSpec": {}}));
+    }
+
+    #[rstest]
+    #[case("kubernetes")]
+    #[case("kubernetes#v1.0.0")]
+    #[case("buildkite-plugins/kubernetes#main")]
+    #[case("github.com/buildkite-plugins/kubernetes-buildkite-plugin")]
+    #[case("github.com/buildkite-plugins/kubernetes-buildkite-plugin#v1.0.0")]
+    #[case("https://github.com/buildkite-plugins/kubernetes-buildkite-plugin")]
+    #[case("https://github.com/buildkite-plugins/kubernetes-buildkite-plugin.git#v1")]
+    #[case("https://token@github.com/buildkite-plugins/kubernetes-buildkite-plugin.git")]
+    #[case("ssh://git@github.com/buildkite-plugins/kubernetes-buildkite-plugin.git#v1")]
+    #[case("git@github.com:buildkite-plugins/kubernetes-buildkite-plugin.git")]
+    fn it_has_many_spellings(#[case] source: &str) {
+        assert!(is_kubernetes(source));
+    }
+
+    #[rstest]
+    #[case("docker")]
+    #[case("kubernetes-buildkite-plugin")]
+    #[case("acme/kubernetes#v1")]
+    #[case("./kubernetes")]
+    #[case("github.com/acme/kubernetes-buildkite-plugin")]
+    #[case("github.com.example.org/buildkite-plugins/kubernetes-buildkite-plugin")]
+    #[case("https://example.org/?x=@github.com/buildkite-plugins/kubernetes-buildkite-plugin-x")]
+    fn others_are_others(#[case] source: &str) {
+        assert!(!is_kubernetes(source));
     }
 
     #[test]
@@ -106,8 +147,8 @@ mod tests {
 
     #[rstest]
     #[case("{", "BUILDKITE_PLUGINS is not a list of plugins")]
-    #[case(r#"["kubernetes"]"#, "BUILDKITE_PLUGINS[0] must be an object with exactly one key")]
-    #[case(r#"[{"a": 1, "b": 2}]"#, "BUILDKITE_PLUGINS[0] must be an object with exactly one key")]
+    #[case("[1]", "BUILDKITE_PLUGINS[0] must be a plugin's name, or an object with exactly one key")]
+    #[case(r#"["a", {"a": 1, "b": 2}]"#, "BUILDKITE_PLUGINS[1] must be a plugin's name, or an object")]
     #[case(r#"[{"kubernetes": [1]}]"#, "must be an object, not a list")]
     fn what_is_wrong_is_said(#[case] plugins: &str, #[case] expected: &str) {
         let error = kubernetes(plugins).unwrap_err().to_string();

@@ -4,8 +4,29 @@ use std::collections::BTreeMap;
 
 use bk_api::{BuildJob, names};
 
-use super::{PodSettings, tags};
+use super::{PodSettings, RenderError, tags, workload};
 use crate::plugin::KubernetesPlugin;
+
+/// Refuses labels of the step and the configuration that Kubernetes would refuse.
+pub(super) fn check(plugin: &KubernetesPlugin, settings: &PodSettings) -> Result<(), RenderError> {
+    let given =
+        [("pod_config.metadata", &settings.config.metadata), ("spec.kubernetes.metadata", &plugin.metadata)];
+    for (path, metadata) in given {
+        for (key, value) in &metadata.labels {
+            let problem = match value {
+                _ if !names::is_label_key(key) => "this is not a legal key of a label",
+                value if !names::is_label_value(value) => "this is not a legal value of a label",
+                _ => continue,
+            };
+            return Err(RenderError { path: format!("{path}.labels.{key}"), problem: problem.to_owned() });
+        }
+        if let Some(key) = metadata.annotations.keys().find(|key| !names::is_label_key(key)) {
+            let problem = "this is not a legal key of an annotation".to_owned();
+            return Err(RenderError { path: format!("{path}.annotations.{key}"), problem });
+        }
+    }
+    Ok(())
+}
 
 /// Labels by which pods are found, and one for each of the agent's tags that is a legal label.
 pub(super) fn labels(
@@ -52,6 +73,12 @@ pub(super) fn annotations(
         add(names::ANNOTATION_PIPELINE_SLUG, buildkite.pipeline.clone().unwrap_or_default());
         add(names::ANNOTATION_STEP_KEY, buildkite.step.clone().unwrap_or_default());
         add(names::ANNOTATION_JOB_PRIORITY, buildkite.priority.unwrap_or_default().to_string());
+    }
+    if let Some(template) = plugin.used_template() {
+        add(names::ANNOTATION_POD_TEMPLATE, template.to_owned());
+    }
+    for (index, sidecar) in plugin.sidecars.iter().enumerate() {
+        add(&format!("{}{index}", names::ANNOTATION_SIDECAR_PREFIX), workload::sidecar_name(index, sidecar));
     }
     annotations
 }

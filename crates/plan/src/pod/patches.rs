@@ -51,6 +51,9 @@ impl Patch<'_> {
             if let Some(Value::Array(entries)) = patch.get_mut(list) {
                 self.guard(entries, list)?;
                 fit(entries, draft);
+                if entries.is_empty() {
+                    patch.remove(list);
+                }
             }
         }
         let Ok(Value::Object(mut spec)) = serde_json::to_value(&draft.spec) else {

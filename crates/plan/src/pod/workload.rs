@@ -113,9 +113,8 @@ fn begin(
         }
         return Ok(spec.clone());
     }
-    let mut spec = match &plugin.pod_template {
+    let mut spec = match plugin.used_template() {
         None => PodSpec::default(),
-        Some(name) if name.is_empty() => PodSpec::default(),
         Some(name) => {
             let found = surroundings.pod_templates.get(name).and_then(Option::as_ref);
             let template = found.ok_or_else(|| RenderError {
@@ -139,7 +138,7 @@ fn check_reserved(commands: &[Container], plugin: &KubernetesPlugin) -> Result<(
     let reserved = [AGENT_CONTAINER, CHECKOUT_CONTAINER];
     let at = commands.iter().position(|container| reserved.contains(&container.name.as_str()));
     let Some(at) = at else { return Ok(()) };
-    let list = match &plugin.pod_template {
+    let list = match plugin.used_template() {
         _ if plugin.pod_spec.is_some() => "spec.kubernetes.podSpec.containers".to_owned(),
         Some(name) if plugin.containers.is_empty() => format!("PodTemplate {name}: template.spec.containers"),
         _ => "spec.kubernetes.containers".to_owned(),
@@ -166,9 +165,7 @@ fn command_params(container: &mut Container, plugin: &KubernetesPlugin, settings
 /// A container that runs beside the job: Kubernetes starts it before, and ends it after all others.
 fn sidecar(index: usize, given: &Container, plugin: &KubernetesPlugin, settings: &PodSettings) -> Container {
     let mut sidecar = given.clone();
-    if sidecar.name.is_empty() {
-        sidecar.name = format!("sidecar-{index}");
-    }
+    sidecar.name = sidecar_name(index, given);
     sidecar.restart_policy = Some("Always".to_owned());
     let all = [&settings.config.sidecar, &plugin.sidecar_params];
     let mounts = all.into_iter().flat_map(|params| &params.extra_volume_mounts);
@@ -176,6 +173,11 @@ fn sidecar(index: usize, given: &Container, plugin: &KubernetesPlugin, settings:
     let sources = all.into_iter().flat_map(|params| &params.env_from).chain(&plugin.git_env_from);
     append(&mut sidecar.env_from, sources);
     sidecar
+}
+
+/// What a sidecar is called: as its author says, or by its place.
+pub(super) fn sidecar_name(index: usize, given: &Container) -> String {
+    if given.name.is_empty() { format!("sidecar-{index}") } else { given.name.clone() }
 }
 
 /// How `command` and `args` become a script: as the step says, or the configuration.

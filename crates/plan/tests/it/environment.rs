@@ -1,6 +1,6 @@
 //! BuildJobs and BuildEnvironments → containers, and what is wrong with them.
 
-mod difference;
+pub(crate) mod difference;
 mod errors;
 mod fields;
 mod merging;

@@ -4,5 +4,6 @@ mod decide;
 mod environment;
 mod facts;
 mod fixtures;
+mod plugin;
 mod pod;
 mod simulator;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The lines that `new` has and `old` has not, with `+`, and the other way round, with `-`. A line is the path of a value and
 /// the value. What has a name is addressed by it, so that a new neighbour moves nothing.
-pub(super) fn between(old: &Pod, new: &Pod) -> String {
+pub(crate) fn between(old: &Pod, new: &Pod) -> String {
     let (old, new) = (lines(old), lines(new));
     let gone = old.iter().filter(|(path, value)| new.get(*path) != Some(value));
     let come = new.iter().filter(|(path, value)| old.get(*path) != Some(value));
