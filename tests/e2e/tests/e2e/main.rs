@@ -5,7 +5,9 @@
 mod buildkite_jobs;
 mod cancel;
 mod commands;
+mod environments;
 mod images;
 mod kubectl_jobs;
 mod restart;
+mod schema;
 mod unstartable;
