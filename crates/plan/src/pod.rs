@@ -73,7 +73,10 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
-use self::{delivery::Delivery, git::Git, parts::Parts, shim::Run, workload::Workload, workspace::Workspace};
+use self::{
+    delivery::Delivery, git::Git, parts::Parts, patches::Late, shim::Run, workload::Workload,
+    workspace::Workspace,
+};
 use crate::{environment, plugin::KubernetesPlugin, surroundings::Surroundings};
 
 /// Where the pod's containers share files.
@@ -156,6 +159,8 @@ struct Draft {
     git: Git,
     /// What all containers share.
     workspace: Workspace,
+    /// Patches of containers that are not there yet.
+    late: Vec<Late>,
 }
 
 /// The pod before patches: commands, agent, checkout, in the order that users of Buildkite's own controller know.
@@ -186,7 +191,7 @@ fn draft(
     placement::apply(&mut spec, &environment.needs, settings);
     let checkout = spec.containers.iter().find(|container| container.name == CHECKOUT_CONTAINER).cloned();
     let script = workload::script(job, &environment.primary)?;
-    Ok(Draft { spec, commands: names, checkout, script, git, workspace })
+    Ok(Draft { spec, commands: names, checkout, script, git, workspace, late: Vec::new() })
 }
 
 /// Settles what depends on the pod's containers, once patches are applied. Also returns what its users are called.
@@ -198,7 +203,7 @@ fn finish(
     run_id: String,
     settings: &PodSettings,
 ) -> Result<(PodSpec, Option<String>), RenderError> {
-    let Draft { mut spec, commands, checkout: drafted, script, git, workspace } = draft;
+    let Draft { mut spec, commands, checkout: drafted, script, git, workspace, late } = draft;
     let parts = Parts::of(std::mem::take(&mut spec.containers), &commands)?;
     let checkout = checkout::settle(job, &git, &parts.commands, drafted.as_ref(), parts.checkout, settings);
     let interposer = workload::interposer(plugin, settings);
@@ -232,6 +237,7 @@ fn finish(
     spec.containers.extend(parts.others);
     images::settle(&mut spec, settings)?;
     let passwd = equipment::complete(&mut spec, &workspace, delivery, &run.id, settings)?;
+    patches::apply_late(&mut spec, &late)?;
     name_service_account(&mut spec);
     references::settle_mounts(&mut spec);
     references::check(&spec)?;

@@ -15,7 +15,7 @@ use super::{
     AGENT_CONTAINER, PodSettings, WORKSPACE, agent_config,
     git::Git,
     resources,
-    shim::Run,
+    shim::{self, Run},
     tags,
     variables::{env, set_all},
 };
@@ -51,7 +51,8 @@ pub(super) fn finish(
     run: &Run,
     settings: &PodSettings,
 ) {
-    agent.command = Some(run.agent(&["buildkite-agent", "start"]));
+    let line = shim::line_of(agent, "buildkite-agent", &["start"]);
+    agent.command = Some(run.agent(&line));
     if job.spec.buildkite.is_none() {
         return;
     }

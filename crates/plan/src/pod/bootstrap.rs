@@ -11,7 +11,7 @@ use super::{
     checkout::Checkout,
     git::{self, Git},
     plugin_directories,
-    shim::Run,
+    shim::{self, Run},
     variables::{env, set_all},
     workload::CommandContainer,
 };
@@ -71,7 +71,8 @@ fn container(
     settings: &PodSettings,
 ) -> Container {
     let Turn { mut container, phases, script } = turn;
-    let command = [AGENT_BINARY, if run.standalone { "bootstrap" } else { "kubernetes-bootstrap" }];
+    let bootstrap = if run.standalone { "bootstrap" } else { "kubernetes-bootstrap" };
+    let command = shim::line_of(&mut container, AGENT_BINARY, &[bootstrap]);
     let own_checkout = container.name == CHECKOUT_CONTAINER;
     container.command = Some(if own_checkout {
         run.checkout(&container.name, &git.credentials().private_files(), &command)

@@ -4,7 +4,7 @@
 use k8s_openapi::api::core::v1::Container;
 
 /// The beginning of the init containers' names, which patches may use.
-const PREFIX: &str = "imagecheck-";
+pub(super) const PREFIX: &str = "imagecheck-";
 
 /// One check for each image in `containers` that no container in `started` has: those run before, and so prove their image
 /// themselves. An image is pulled as the most demanding of its containers wants it; as it is there then, they need not pull it again.

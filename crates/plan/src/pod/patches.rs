@@ -3,10 +3,13 @@
 //! Patches are strategic merges on the JSON that people wrote, so that directives and nulls work.
 
 use bk_api::BuildJob;
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::{Container, PodSpec};
 use serde_json::{Map, Value};
 
-use super::{AGENT_CONTAINER, CHECKOUT_CONTAINER, Draft, NEVER, PodSettings, RenderError, strict};
+use super::{
+    AGENT_CONTAINER, CHECKOUT_CONTAINER, Draft, NEVER, PodSettings, RenderError, delivery::COPY_AGENT,
+    image_check, strict,
+};
 use crate::{plugin::KubernetesPlugin, strategic_merge};
 
 /// Lists of a pod spec that hold containers.
@@ -34,6 +37,23 @@ pub(super) fn apply(
     Ok(())
 }
 
+/// A patch of a container that the draft does not have.
+pub(super) struct Late {
+    patch: Map<String, Value>,
+    path: String,
+}
+
+/// Applies what waits for containers that are made when the others are settled: checks of their images.
+pub(super) fn apply_late(spec: &mut PodSpec, late: &[Late]) -> Result<(), RenderError> {
+    for Late { patch, path: origin } in late {
+        let named = patch.values().filter_map(|entries| entries.get(0)).map(name);
+        if named.into_iter().all(|name| all_containers(spec).any(|container| container.name == name)) {
+            merge(spec, patch, origin)?;
+        }
+    }
+    Ok(())
+}
+
 /// A strategic merge patch for a pod spec.
 struct Patch<'a> {
     content: &'a Map<String, Value>,
@@ -50,20 +70,18 @@ impl Patch<'_> {
         for list in LISTS {
             if let Some(Value::Array(entries)) = patch.get_mut(list) {
                 self.guard(entries, list)?;
-                fit(entries, draft);
+                let absent = take_absent(entries, &draft.spec);
+                keep_commands_whole(entries, &draft.commands);
                 if entries.is_empty() {
                     patch.remove(list);
                 }
+                draft.late.extend(absent.into_iter().map(|entry| Late {
+                    patch: Map::from_iter([(list.to_owned(), Value::Array(vec![entry]))]),
+                    path: self.path.to_owned(),
+                }));
             }
         }
-        let Ok(Value::Object(mut spec)) = serde_json::to_value(&draft.spec) else {
-            return Err(self.refuse("", "the pod cannot be written as JSON"));
-        };
-        strategic_merge::merge(&mut spec, &patch, self.path)?;
-        draft.spec = strict::read(&Value::Object(spec), "pod.spec").map_err(|error| RenderError {
-            path: self.path.to_owned(),
-            problem: format!("the patched pod is not valid: {error}"),
-        })?;
+        merge(&mut draft.spec, &patch, self.path)?;
         if draft.spec.restart_policy.get_or_insert_with(|| NEVER.to_owned()) != NEVER {
             return Err(self.refuse(
                 ".restartPolicy",
@@ -95,22 +113,46 @@ impl Patch<'_> {
     }
 }
 
-/// Fits a patch's containers to those of a draft.
-fn fit(entries: &mut Vec<Value>, draft: &Draft) {
-    let init = draft.spec.init_containers.iter().flatten();
-    let present: Vec<_> = draft.spec.containers.iter().chain(init).map(|c| c.name.as_str()).collect();
-    // Not every pod has all of the operator's own containers; a patch for one that is not there is not to add it.
-    entries.retain(|entry| !is_own(name(entry)) || present.contains(&name(entry)));
+/// Merges a patch, which `origin` has written, into a pod.
+fn merge(spec: &mut PodSpec, patch: &Map<String, Value>, origin: &str) -> Result<(), RenderError> {
+    let refuse = |error: String| RenderError {
+        path: origin.to_owned(),
+        problem: format!("the patched pod is not valid: {error}"),
+    };
+    let mut json = serde_json::to_value(&*spec).map_err(|error| refuse(error.to_string()))?;
+    if let Value::Object(json) = &mut json {
+        strategic_merge::merge(json, patch, origin)?;
+    }
+    *spec = strict::read(&json, "pod.spec").map_err(|error| refuse(error.to_string()))?;
+    Ok(())
+}
+
+/// Takes the entries for containers of the operator's own that a pod does not have. Not every pod has all of them, and a
+/// patch for one is not to add it.
+fn take_absent(entries: &mut Vec<Value>, spec: &PodSpec) -> Vec<Value> {
+    let is_present = |name: &str| all_containers(spec).any(|container| container.name == name);
+    let (present, absent) = std::mem::take(entries)
+        .into_iter()
+        .partition(|entry| !is_own(name(entry)) || is_present(name(entry)));
+    *entries = present;
+    absent
+}
+
+/// As for Kubernetes, another command has nothing to do with the arguments of the one before.
+fn keep_commands_whole(entries: &mut [Value], commands: &[String]) {
     for entry in entries {
-        let is_command = draft.commands.iter().any(|command| command == name(entry));
+        let is_command = commands.iter().any(|command| command == name(entry));
         if let Value::Object(entry) = entry
             && is_command
             && entry.get("command").is_some_and(|command| !command.is_null())
         {
-            // As for Kubernetes, another command has nothing to do with the arguments of the one before.
             entry.entry("args").or_insert(Value::Null);
         }
     }
+}
+
+fn all_containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+    spec.init_containers.iter().flatten().chain(&spec.containers)
 }
 
 fn name(entry: &Value) -> &str {
@@ -119,8 +161,5 @@ fn name(entry: &Value) -> &str {
 
 /// Whether a container is one of the operator's.
 fn is_own(name: &str) -> bool {
-    name == AGENT_CONTAINER
-        || name == CHECKOUT_CONTAINER
-        || name == "copy-agent"
-        || name.starts_with("imagecheck-")
+    [AGENT_CONTAINER, CHECKOUT_CONTAINER, COPY_AGENT].contains(&name) || name.starts_with(image_check::PREFIX)
 }

@@ -34,7 +34,7 @@ pub(super) struct Run {
 impl Run {
     /// The agent's container: waits until all managed containers run, then runs `command`. That of a standalone job waits until
     /// they have ended.
-    pub(super) fn agent(&self, command: &[&str]) -> Vec<String> {
+    pub(super) fn agent(&self, command: &[String]) -> Vec<String> {
         let (names, directories) = (self.names.join(","), self.directories.join(","));
         let mut flags = vec!["--jobs", &names];
         if !self.fenced {
@@ -47,12 +47,12 @@ impl Run {
     }
 
     /// A managed container: waits for its turn, then runs `command`.
-    pub(super) fn job(&self, name: &str, command: &[&str]) -> Vec<String> {
+    pub(super) fn job(&self, name: &str, command: &[String]) -> Vec<String> {
         self.line("job", &self.job_flags(name), command)
     }
 
     /// The container that checks out: the same, with copies of these files, and by way of the image's own entrypoint.
-    pub(super) fn checkout(&self, name: &str, files: &[(String, String)], command: &[&str]) -> Vec<String> {
+    pub(super) fn checkout(&self, name: &str, files: &[(String, String)], command: &[String]) -> Vec<String> {
         let mut flags = self.job_flags(name);
         flags.extend(["--entrypoint", ENTRYPOINT]);
         let files = files.iter().map(|(from, to)| format!("{from}={to}")).collect::<Vec<_>>().join(",");
@@ -78,7 +78,7 @@ impl Run {
         at.checked_sub(1).map(|before| self.names[before].as_str())
     }
 
-    fn line(&self, role: &str, flags: &[&str], command: &[&str]) -> Vec<String> {
+    fn line(&self, role: &str, flags: &[&str], command: &[String]) -> Vec<String> {
         let mut line = vec![self.binary, role, "--run", &self.id];
         line.extend(flags);
         if self.standalone {
@@ -86,10 +86,21 @@ impl Run {
         }
         if !command.is_empty() {
             line.push("--");
-            line.extend(command);
+            line.extend(command.iter().map(String::as_str));
         }
         line.into_iter().map(str::to_owned).collect()
     }
+}
+
+/// What a container runs under the shim: `program` with `args`, unless a patch says otherwise. Takes it out of the container.
+pub(super) fn line_of(container: &mut Container, program: &str, args: &[&str]) -> Vec<String> {
+    let patched = |line: Option<Vec<String>>| line.filter(|line| !line.is_empty());
+    let (command, given) = (patched(container.command.take()), patched(container.args.take()));
+    let usual =
+        || if given.is_some() { Vec::new() } else { args.iter().map(|arg| (*arg).to_owned()).collect() };
+    let mut line = command.unwrap_or_else(|| [vec![program.to_owned()], usual()].concat());
+    line.extend(given.unwrap_or_default());
+    line
 }
 
 /// Whether a container takes its turn under the shim.

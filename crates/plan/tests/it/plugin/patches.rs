@@ -108,3 +108,40 @@ fn patches_do_not_change_whose_turn_it_is() {
     assert_eq!(variable(container(&spec, "a"), "BUILDKITE_CONTAINER_ID").as_deref(), Some("1"));
     assert_eq!(variable(container(&spec, "c"), "BUILDKITE_CONTAINER_ID").as_deref(), Some("2"));
 }
+
+/// Where the configuration allows it, other programs run in the operator's own containers, still under the shim.
+#[rstest]
+#[case::agents_args("agent", "args: [start, --debug]", "-- buildkite-agent start --debug")]
+#[case::agents_command("agent", "command: [/my/agent], args: [start]", "-- /my/agent start")]
+#[case::checkouts_command("checkout", "command: [sh, -c, ./checkout]", "-- sh -c ./checkout")]
+#[case::nothing("agent", "command: [], args: []", "-- buildkite-agent start")]
+fn unsafe_commands(#[case] name: &str, #[case] patch: &str, #[case] expected: &str) {
+    let settings = settings("{ allowUnsafeCommandPatches: true }");
+    let spec = pod(
+        &format!("kubernetes: {{ podSpecPatch: {{ containers: [{{ name: {name}, {patch} }}] }} }}"),
+        &settings,
+    );
+    let spec = spec.spec.expect("a pod has a spec");
+    let patched = container(&spec, name);
+    let line = patched.command.clone().unwrap_or_default().join(" ");
+    assert!(line.starts_with("/buildkite/shim/buildkite-shim ") && line.ends_with(expected), "{line}");
+    assert_eq!(patched.args, None);
+}
+
+#[test]
+fn image_checks_and_the_agents_delivery_may_be_patched() {
+    let settings = settings(
+        "{ imageCheck: init, agentDelivery: init, podSpecPatch: { initContainers: [\
+         { name: imagecheck-0, resources: { limits: { cpu: 1 } } }, { name: imagecheck-7, tty: true }, \
+         { name: copy-agent, resources: { limits: { cpu: 2 } } }] } }",
+    );
+    let spec = pod("", &settings).spec.expect("a pod has a spec");
+    let limit = |name: &str| {
+        let resources = container(&spec, name).resources.clone().expect("it has resources");
+        resources.limits.expect("it has limits")["cpu"].0.clone()
+    };
+    assert_eq!((limit("copy-agent"), limit("imagecheck-0")), ("2".to_owned(), "1".to_owned()));
+    let names: Vec<_> =
+        spec.init_containers.iter().flatten().map(|container| container.name.as_str()).collect();
+    assert_eq!(names, ["copy-agent", "imagecheck-0"]);
+}
