@@ -188,7 +188,7 @@ fn draft(
     equipment::equip_draft(&mut spec, &names, &git, settings);
     equipment::restrict_draft(&mut spec, &names, is_made, settings);
     extra_containers::add(&mut spec, &environment, |container| workspace.share(container))?;
-    placement::apply(&mut spec, &environment.needs, settings);
+    placement::apply(&mut spec, &environment.needs);
     let checkout = spec.containers.iter().find(|container| container.name == CHECKOUT_CONTAINER).cloned();
     let script = workload::script(job, &environment.primary)?;
     Ok(Draft { spec, commands: names, checkout, script, git, workspace, late: Vec::new() })
@@ -214,6 +214,7 @@ fn finish(
         .collect::<Result<Vec<_>, _>>()?;
     workload::check_scripts(job, &commands)?;
     let turns = bootstrap::turns(commands, checkout);
+    placement::finish(&mut spec, &settings.config);
     let delivery = Delivery::of(&spec, settings)?;
     let plugins_path = agent_config::plugins_path(&settings.config);
     let run = Run {

@@ -77,7 +77,7 @@ fn add_needs(spec: &mut PodSpec, needs: &Needs) -> Result<(), RenderError> {
         match spec.volumes.iter().flatten().find(|own| own.name == volume.value.name) {
             None => spec.volumes.get_or_insert_default().push(volume.value.clone()),
             Some(own) if *own == volume.value => {}
-            Some(_) => return Err(needs::another_volume(volume, POD_SPEC)),
+            Some(_) => return Err(needs::another_volume(volume, "the job's own pod")),
         }
     }
     if let Some(account) = &needs.service_account {

@@ -1,27 +1,36 @@
 //! Which nodes a pod may go to, and how soon it leaves a node that is lost.
 
-use bk_api::placement::{NodePreference, NodeRequirement};
+use bk_api::{
+    config::{Architecture, PodConfig},
+    placement::{NodeOperator, NodePreference, NodeRequirement},
+};
 use k8s_openapi::api::core::v1::{
     Affinity, NodeAffinity, NodeSelector, NodeSelectorRequirement, NodeSelectorTerm, PodAffinity,
     PodAntiAffinity, PodSpec, PreferredSchedulingTerm, Toleration,
 };
 
-use super::{PodSettings, append};
+use super::append;
 use crate::environment::Needs;
 
 /// Taints of a node that does not answer. Kubernetes itself has pods tolerate them for five minutes.
 const LOST_NODE: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
 const NO_EXECUTE: &str = "NoExecute";
+const ARCHITECTURE: &str = "kubernetes.io/arch";
 
 /// Adds what the job and its environments say about nodes to what the pod says already.
-pub(super) fn apply(spec: &mut PodSpec, needs: &Needs, settings: &PodSettings) {
+pub(super) fn apply(spec: &mut PodSpec, needs: &Needs) {
     let rules = node_affinity(&needs.node_requirements, &needs.node_preferences);
     if rules != NodeAffinity::default() {
         let rules = Affinity { node_affinity: Some(rules), ..Affinity::default() };
         and_affinity(spec.affinity.get_or_insert_default(), &rules);
     }
     tolerate(spec, &needs.tolerations);
-    leave_lost_nodes(spec, settings.config.node_loss_seconds);
+}
+
+/// Adds what the configuration says about nodes and nobody else does, once patches are applied.
+pub(super) fn finish(spec: &mut PodSpec, config: &PodConfig) {
+    keep_to_architectures(spec, &config.architectures);
+    leave_lost_nodes(spec, config.node_loss_seconds);
 }
 
 /// Adds tolerations that are not there yet.
@@ -121,6 +130,29 @@ fn term(requirements: &[NodeRequirement]) -> NodeSelectorTerm {
         values: (!requirement.values.is_empty()).then(|| requirement.values.clone()),
     });
     NodeSelectorTerm { match_expressions: Some(expressions.collect()), match_fields: None }
+}
+
+/// A pod that says nothing about architectures stays on nodes that the configuration speaks of.
+fn keep_to_architectures(spec: &mut PodSpec, architectures: &[Architecture]) {
+    let affinity = spec.affinity.as_ref().and_then(|affinity| affinity.node_affinity.as_ref());
+    let required = affinity.and_then(|own| own.required_during_scheduling_ignored_during_execution.as_ref());
+    let expressions = required
+        .iter()
+        .flat_map(|own| &own.node_selector_terms)
+        .flat_map(|term| term.match_expressions.iter().flatten());
+    let said = spec.node_selector.iter().flatten().any(|(key, _)| key == ARCHITECTURE)
+        || expressions.into_iter().any(|expression| expression.key == ARCHITECTURE);
+    if said || architectures.is_empty() {
+        return;
+    }
+    let names = architectures.iter().map(|architecture| match architecture {
+        Architecture::Amd64 => "amd64".to_owned(),
+        Architecture::Arm64 => "arm64".to_owned(),
+    });
+    let requirement =
+        NodeRequirement { key: ARCHITECTURE.to_owned(), operator: NodeOperator::In, values: names.collect() };
+    let rules = Affinity { node_affinity: Some(node_affinity(&[requirement], &[])), ..Affinity::default() };
+    and_affinity(spec.affinity.get_or_insert_default(), &rules);
 }
 
 /// The pod leaves a node that does not answer soon, so that its job is not waited for in vain; unless its author tolerates

@@ -144,7 +144,7 @@ fn what_is_the_same_is_there_once() {
 )]
 #[case::volumes_of_the_pod_spec(
     "{ command: make, environment: volume, kubernetes: { podSpec: { volumes: [{ name: data, hostPath: { path: /data } }] } } }",
-    "spec.environment: volume → volumes[0]: `data` is another volume in spec.kubernetes.podSpec; choose another name"
+    "spec.environment: volume → volumes[0]: `data` is another volume in the job's own pod; choose another name"
 )]
 #[case::the_operators_volumes(
     "{ command: make, environment: shim }",

@@ -1,5 +1,6 @@
 //! Which nodes pods go to, and when they leave them.
 
+use bk_api::config::Architecture;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -66,4 +67,37 @@ fn a_lost_node_is_left_as_soon_as_the_configuration_says() {
 fn who_tolerates_everything_stays_on_lost_nodes() {
     let spec = spec("{ command: make, tolerations: [{ operator: Exists }] }", "{}");
     assert_eq!(json_of(&spec.tolerations), json!([{ "operator": "Exists" }]));
+}
+
+/// Patches replace tolerations as a whole; a lost node is left all the same.
+#[test]
+fn a_patch_of_tolerations_keeps_nobody_on_a_lost_node() {
+    let patch = "kubernetes: { podSpecPatch: { tolerations: [{ key: mine, operator: Exists }] } }";
+    let spec = spec(&format!("{{ command: make, {patch} }}"), "{}");
+    let keys: Vec<_> = spec.tolerations.iter().flatten().filter_map(|own| own.key.as_deref()).collect();
+    assert_eq!(keys, ["mine", "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"]);
+}
+
+/// Pods keep to the architectures that are configured, unless they know better.
+#[rstest]
+#[case::nothing_configured("{ command: make }", &[], None)]
+#[case::one("{ command: make }", &[Architecture::Amd64], Some(json!(["amd64"])))]
+#[case::both("{ command: make }", &[Architecture::Amd64, Architecture::Arm64], Some(json!(["amd64", "arm64"])))]
+#[case::a_requirement(
+    "{ command: make, nodeRequirements: [{ key: kubernetes.io/arch, values: [arm64] }] }",
+    &[Architecture::Amd64, Architecture::Arm64],
+    Some(json!(["arm64"]))
+)]
+#[case::a_selector(
+    "{ command: make, kubernetes: { podSpec: { nodeSelector: { kubernetes.io/arch: arm64 } } } }",
+    &[Architecture::Amd64, Architecture::Arm64],
+    None
+)]
+fn architectures(#[case] job: &str, #[case] configured: &[Architecture], #[case] expected: Option<Value>) {
+    let mut settings = pod_settings();
+    settings.config.architectures = configured.to_vec();
+    let affinity = json_of(&try_spec(job, "{}", &settings).unwrap().affinity);
+    let terms =
+        &affinity["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"];
+    assert_eq!(terms[0]["matchExpressions"][0].get("values"), expected.as_ref());
 }
