@@ -13,7 +13,7 @@ use serde_json::Value;
 pub use agent::{AdditionalHooks, AgentConfig};
 pub use pods::{
     AgentDelivery, Architecture, ImageCheck, OwnResources, PodConfig, PodSecurity, PullPolicy, ResourceClass,
-    ResourceClasses,
+    ResourceClasses, Timeouts,
 };
 pub use strict::unknown_field;
 
@@ -128,18 +128,28 @@ impl Config {
             let message = "`terminationGracePeriodSeconds` must not be negative".to_owned();
             return Err(ConfigError::Value { key: "pod_config", message });
         }
-        // Reservations outlive the deadline by five minutes, and Buildkite holds none for more than an hour.
-        if !(1..=3300).contains(&self.pods.start_deadline_seconds) {
-            let message = "`startDeadlineSeconds` must be between 1 and 3300".to_owned();
-            return Err(ConfigError::Value { key: "pod_config", message });
-        }
         let default = self.pods.default_resource_class.as_ref();
         if let Some(class) = default.filter(|class| !self.resource_classes.contains_key(*class)) {
             let message = format!("`defaultResourceClass: {class}` is not in `resource_classes`");
             return Err(ConfigError::Value { key: "pod_config", message });
         }
-        Ok(())
+        check_timeouts(self.pods.timeouts)
+            .map_err(|message| ConfigError::Value { key: "pod_config", message: message.to_owned() })
     }
+}
+
+fn check_timeouts(timeouts: Timeouts) -> Result<(), &'static str> {
+    let Timeouts { schedule_seconds, pull_seconds, start_seconds, run_seconds, .. } = timeouts;
+    if schedule_seconds == 0 || pull_seconds == 0 || start_seconds == 0 || run_seconds == Some(0) {
+        return Err(
+            "`timeouts`: scheduleSeconds, pullSeconds, startSeconds and runSeconds must be at least 1",
+        );
+    }
+    // Reservations outlive the start by five minutes, and Buildkite holds none for more than an hour.
+    if schedule_seconds.saturating_add(start_seconds) > 3300 {
+        return Err("`timeouts`: scheduleSeconds and startSeconds must not be more than 3300 together");
+    }
+    Ok(())
 }
 
 fn document<T: DeserializeOwned + Serialize + Default>(
@@ -220,7 +230,16 @@ mod tests {
         "defaultResourceClass: huge",
         "`defaultResourceClass: huge` is not in `resource_classes`"
     )]
-    #[case("pod_config", "startDeadlineSeconds: 3301", "`startDeadlineSeconds` must be between 1 and 3300")]
+    #[case(
+        "pod_config",
+        "timeouts: {scheduleSeconds: 2401, startSeconds: 900}",
+        "`timeouts`: scheduleSeconds and startSeconds must not be more than 3300 together"
+    )]
+    #[case(
+        "pod_config",
+        "timeouts: {runSeconds: 0}",
+        "`timeouts`: scheduleSeconds, pullSeconds, startSeconds and runSeconds must be at least 1"
+    )]
     fn values_out_of_range_are_refused(#[case] key: &str, #[case] document: &str, #[case] expected: &str) {
         let error = read(&[(key, document)]).unwrap_err().to_string();
         assert!(error.ends_with(expected), "{error}");

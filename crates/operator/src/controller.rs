@@ -15,7 +15,10 @@ use std::{fmt::Debug, sync::Arc};
 
 use bk_api::{BuildEnvironment, BuildJob, names};
 use bk_buildkite::StacksClient;
-use bk_plan::{decide::Rules, pod::PodSettings};
+use bk_plan::{
+    decide::{Rules, Timeouts},
+    pod::PodSettings,
+};
 use futures::{Stream, StreamExt, TryStreamExt};
 use jiff::SignedDuration;
 use k8s_openapi::{
@@ -33,6 +36,7 @@ use kube::{
         reflector, watcher,
     },
 };
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -136,6 +140,16 @@ impl Controller {
 
         let remembering = context.clone();
         let jobs = jobs.inspect_ok(move |event| forget(&remembering, event));
+        let (freed, room) = mpsc::unbounded_channel();
+        let remembering = context.clone();
+        let pods = pods.inspect_ok(move |event| {
+            if matches!(event, watcher::Event::Delete(_))
+                && let Some(next) = remembering.recalls.next_in_line()
+            {
+                // The controller is gone only while the process ends.
+                let _ending = freed.send(next);
+            }
+        });
         let namespace = context.namespace.clone();
         let owner = move |meta: &ObjectMeta| owner(meta, &namespace);
         let (pod_owner, batch_job_owner) = (owner.clone(), owner);
@@ -144,6 +158,7 @@ impl Controller {
             .watches_stream(pods.touched_objects(), move |pod| pod_owner(&pod.metadata))
             .watches_stream(batch_jobs.touched_objects(), move |job| batch_job_owner(&job.metadata))
             .reconcile_on(into_stream(remote_changes))
+            .reconcile_on(into_stream(room))
             .reconcile_all_on(context.pods.relisted())
             .graceful_shutdown_on(shutdown.clone().cancelled_owned())
             .run(reconcile::reconcile, reconcile::error_policy, context)
@@ -204,7 +219,7 @@ fn rules(settings: &Settings, shim_config_map: String) -> Rules {
             architecture: bk_api::config::Architecture::OWN,
             queue: settings.config.spawner.queue.clone(),
         },
-        start_deadline: SignedDuration::from_secs(pods.start_deadline_seconds.into()),
+        timeouts: Timeouts::of(pods.timeouts),
         image_pull_grace: SignedDuration::from_secs(pods.image_pull_grace_seconds.into()),
         succeeded_ttl: SignedDuration::from_secs(pods.succeeded_ttl_seconds.into()),
         failed_ttl: SignedDuration::from_secs(pods.failed_ttl_seconds.into()),

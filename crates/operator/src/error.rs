@@ -63,17 +63,25 @@ impl Error {
         match self {
             Self::Kubernetes { source, .. } => match source.as_ref() {
                 kube::Error::Api(status) => Some(verdicts::not_created(status.code, &status.message)),
-                _ => None,
+                // There was no answer.
+                error => Some(verdicts::not_created(0, &bk_ops::report::one_line(error))),
             },
             Self::Buildkite(_) | Self::NotOurs { .. } | Self::Setup(_) => None,
         }
     }
 
-    /// How long Buildkite asks us to wait.
+    /// How long the service asks us to wait.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Buildkite(error) => error.retry_after(),
-            _ => None,
+            Self::Kubernetes { source, .. } => match source.as_ref() {
+                kube::Error::Api(status) => {
+                    let seconds = status.details.as_ref()?.retry_after_seconds;
+                    (seconds > 0).then(|| Duration::from_secs(seconds.into()))
+                }
+                _ => None,
+            },
+            Self::NotOurs { .. } | Self::Setup(_) => None,
         }
     }
 

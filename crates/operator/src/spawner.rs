@@ -70,6 +70,7 @@ impl Spawner {
     /// A spawner for the settings' queue that counts the BuildJobs in `jobs`.
     pub fn new(client: Client, settings: &Settings, jobs: Cache<BuildJob>) -> Self {
         let config = &settings.config.spawner;
+        let timeouts = settings.config.pods.timeouts;
         Self {
             client,
             namespace: settings.namespace.clone(),
@@ -77,7 +78,7 @@ impl Spawner {
             offer: Offer { queue: config.queue.clone(), tags: config.tags.clone() },
             stack_key: config.stack_key.clone(),
             max_in_flight: config.max_in_flight,
-            reservation_seconds: settings.config.pods.start_deadline_seconds + RESERVATION_MARGIN,
+            reservation_seconds: timeouts.schedule_seconds + timeouts.start_seconds + RESERVATION_MARGIN,
             jobs,
             created: BTreeMap::new(),
             unfinished: Vec::new(),

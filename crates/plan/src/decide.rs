@@ -16,14 +16,20 @@
 //!   run, and is not made again. For the others Buildkite lets only one agent have the job.
 //!
 //! - [`begin`]: until the pod exists
+//! - [`obstacle`]: while it cannot be created
 //! - [`wrapped`]: while the Job around the pod shows none
 //! - [`start`]: until all containers run
 //! - [`end`]: once the pod or the job has ended
 //! - [`cleanup`]: after the end
+//! - [`conditions`]: the conditions of the status
+//! - [`ladder`]: how long each step may take
 
 mod begin;
 mod cleanup;
+mod conditions;
 mod end;
+mod ladder;
+mod obstacle;
 mod start;
 mod wrapped;
 
@@ -42,6 +48,7 @@ use crate::{
     recall::Creation,
     remote::{Remote, RemoteState},
     surroundings::Surroundings,
+    verdicts::Blocker,
 };
 
 /// Everything a decision may depend on.
@@ -70,8 +77,8 @@ pub struct Observed<'a> {
 pub struct Rules {
     /// What pods are made of.
     pub pod: PodSettings,
-    /// How long a pod may take until all of its containers run.
-    pub start_deadline: SignedDuration,
+    /// How long each step may take.
+    pub timeouts: Timeouts,
     /// How long an image may fail to be pulled for reasons that can pass.
     pub image_pull_grace: SignedDuration,
     /// How long a BuildJob that came from a queue stays after it succeeded or was cancelled.
@@ -82,6 +89,35 @@ pub struct Rules {
     pub keep_pod_on_failure: bool,
     /// How many pods a job may have before no agent took it for good.
     pub max_attempts: u32,
+}
+
+/// How long each step of a job may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timeouts {
+    /// From the pod's creation, or from the first attempt at it, to a node.
+    pub schedule: SignedDuration,
+    /// From the node, or from the end of the init containers, to the last image.
+    pub pull: SignedDuration,
+    /// From the node to the agent that has taken the job.
+    pub start: SignedDuration,
+    /// From there to the end, if the job says nothing else.
+    pub run: Option<SignedDuration>,
+    /// From the end of its grace period until a pod that does not go counts as lost.
+    pub terminate: SignedDuration,
+}
+
+impl Timeouts {
+    /// The configuration's timeouts.
+    pub fn of(config: bk_api::config::Timeouts) -> Self {
+        let seconds = |seconds: u32| SignedDuration::from_secs(seconds.into());
+        Self {
+            schedule: seconds(config.schedule_seconds),
+            pull: seconds(config.pull_seconds),
+            start: seconds(config.start_seconds),
+            run: config.run_seconds.map(seconds),
+            terminate: seconds(config.terminate_seconds),
+        }
+    }
 }
 
 /// What to do, in this order.
@@ -150,15 +186,17 @@ pub fn decide(seen: &Observed<'_>, rules: &Rules) -> Decision {
     match (&seen.pod, &seen.batch) {
         (None, None) => begin::decide(&case),
         (None, Some(batch)) => wrapped::decide(&case, batch),
+        (Some(facts), _) if ladder::is_overdue(&case, facts) => end::overdue(&case, facts),
         (Some(facts), _) if facts.is_over() || facts.managed_ended() => end::by_pod(&case, facts),
         (Some(facts), _) => start::decide(&case, facts),
     }
 }
 
-/// What to do when the API server has refused the pod for good, for this reason.
-pub fn refused(seen: &Observed<'_>, rules: &Rules, verdict: Verdict) -> Decision {
+/// What to do when the pod, or the Job around it, could not be created, for this reason. When to look again is when
+/// to try again.
+pub fn not_created(seen: &Observed<'_>, rules: &Rules, blocker: &Blocker) -> Decision {
     let case = Case { seen, rules, status: seen.job.status_or_default() };
-    case.fail_unacquired(verdict)
+    obstacle::decide(&case, blocker)
 }
 
 /// A decision in the making.
@@ -206,22 +244,24 @@ impl Case<'_> {
         let batch = self.seen.batch.as_ref().map(|batch| batch.name.clone());
         let job_name = batch.or_else(|| self.status.job_name.clone());
         let recorded = BuildJobStatus { observed_generation, job_name, ..self.status.clone() };
-        match &self.seen.pod {
+        let status = match &self.seen.pod {
             None => recorded,
             Some(facts) => start::progress(recorded, facts, self.seen.now),
-        }
+        };
+        conditions::updated(self, status)
     }
 
     /// The status of a job that has ended.
     fn ended(&self, phase: Phase, verdict: Verdict) -> BuildJobStatus {
-        BuildJobStatus {
+        let status = BuildJobStatus {
             phase,
             exit_status: verdict.exit_status,
             finished_at: Some(Time(self.seen.now)),
             waiting_for: None,
             verdict: Some(verdict),
             ..self.current()
-        }
+        };
+        conditions::updated(self, status)
     }
 
     /// The job has ended and there is nobody left to tell. If nothing of it is to stay, nothing is written either:
@@ -242,6 +282,15 @@ impl Case<'_> {
     fn lose(&self, verdict: Verdict) -> Decision {
         let ended = Self::write(self.ended(Phase::Failed, verdict.clone()));
         let actions = vec![ended, Action::Notify(verdict)];
+        Decision { actions, ..Decision::default() }
+    }
+
+    /// The job has run for too long. Its pod goes, and its agent, if it has one, reports the end.
+    fn time_out(&self, (phase, verdict): (Phase, Verdict)) -> Decision {
+        let mut actions = vec![Self::write(self.ended(phase, verdict.clone()))];
+        if !self.is_standalone() {
+            actions.push(Action::Notify(verdict));
+        }
         Decision { actions, ..Decision::default() }
     }
 

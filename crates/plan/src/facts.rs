@@ -37,6 +37,8 @@ pub struct PodFacts {
     pub started_at: Option<Timestamp>,
     /// When somebody asked for its deletion.
     pub deleting_since: Option<Timestamp>,
+    /// When it should be gone by then.
+    pub gone_by: Option<Timestamp>,
     /// The node it is on.
     pub node: Option<String>,
     /// Whether it has failed for good.
@@ -117,6 +119,7 @@ impl PodFacts {
             accepted_at: status.start_time.as_ref().map(|time| time.0),
             started_at: statuses.iter().filter_map(container::started_at).max(),
             deleting_since: deleting_since(pod),
+            gone_by: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
             node: spec.node_name.clone(),
             failed: status.phase.as_deref() == Some("Failed"),
             given_up: Told::of(status.reason.as_deref(), status.message.as_deref()),

@@ -3,6 +3,8 @@
 //! Nothing here is the truth: a process that has forgotten it all does the same things, with a needless call
 //! or two more. It saves those calls, and tells a pod that has vanished from one that was never there.
 
+use jiff::Timestamp;
+
 /// What is remembered about one BuildJob.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recall {
@@ -23,7 +25,10 @@ pub enum Creation {
     /// We have created it.
     Done,
     /// We have tried, and it was not created.
-    Failed,
+    Failed {
+        /// When to try again.
+        retry_at: Timestamp,
+    },
 }
 
 impl Recall {
@@ -55,6 +60,13 @@ impl Recall {
     /// What is certain about the creation of an attempt's pod.
     pub fn creation(&self, attempt: u32) -> Creation {
         self.creation.filter(|(of, _)| *of == attempt).map(|(_, creation)| creation).unwrap_or_default()
+    }
+
+    /// Lets a creation that failed be tried again at once: there may be room now.
+    pub fn retry(&mut self, now: Timestamp) {
+        if let Some((_, Creation::Failed { retry_at })) = &mut self.creation {
+            *retry_at = now;
+        }
     }
 
     /// Forgets the versions before one that a cache has shown: they cannot come back.

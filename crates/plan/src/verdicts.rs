@@ -64,9 +64,9 @@ pub fn timed_out() -> (Phase, Verdict) {
     (Phase::TimedOut, Verdict::new(VerdictCode::TimedOut, message))
 }
 
-/// The BuildJob's own time limit passed.
+/// The time limit of the BuildJob, its plugin or the configuration passed.
 pub fn run_timeout(seconds: i64) -> (Phase, Verdict) {
-    let message = format!("the job ran for longer than its spec.timeout of {seconds} s");
+    let message = format!("the job ran for longer than its time limit of {seconds} s");
     (Phase::TimedOut, Verdict::new(VerdictCode::TimedOut, message))
 }
 

@@ -1,6 +1,6 @@
 //! What became of a BuildJob.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,9 @@ pub struct BuildJobStatus {
     /// What the job waits for, while it waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting_for: Option<String>,
+    /// When the pod of this attempt was created.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pod_created_at: Option<Time>,
     /// When all containers had started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub started_at: Option<Time>,
@@ -43,6 +46,10 @@ pub struct BuildJobStatus {
     /// Why it ended as it did. Set before the phase when Buildkite has to be told first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
+    /// How far the job has come: `PodCreated`, `Scheduled`, `Started`, `Acquired`, `Finished`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
+    pub conditions: Vec<Condition>,
 }
 
 /// Where a BuildJob stands.

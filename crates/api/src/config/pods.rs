@@ -76,8 +76,8 @@ pub struct PodConfig {
     pub default_resource_class: Option<String>,
     /// How long a job may clean up after it was told to stop.
     pub termination_grace_period_seconds: i64,
-    /// How long a pod may take until all of its containers run.
-    pub start_deadline_seconds: u32,
+    /// How long each step of a job may take.
+    pub timeouts: Timeouts,
     /// How long an image may fail to be pulled for reasons that can pass.
     pub image_pull_grace_seconds: u32,
     /// How long a BuildJob that the JobSpawner made stays after it succeeded or was cancelled: Buildkite has its record.
@@ -115,11 +115,40 @@ impl Default for PodConfig {
             node_loss_seconds: 30,
             default_resource_class: None,
             termination_grace_period_seconds: 60,
-            start_deadline_seconds: 900,
+            timeouts: Timeouts::default(),
             image_pull_grace_seconds: 30,
             succeeded_ttl_seconds: 0,
             failed_ttl_seconds: 600,
             keep_pod_on_failure: false,
+        }
+    }
+}
+
+/// How long each step of a job may take: one ladder from the pod's creation to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
+pub struct Timeouts {
+    /// Until a node takes the pod, and before that until the API server does.
+    pub schedule_seconds: u32,
+    /// Until the images are there, once a node has the pod and its init containers are done.
+    pub pull_seconds: u32,
+    /// From the node to the agent that has taken the job, pulls and init containers included.
+    pub start_seconds: u32,
+    /// How long a job may run that says nothing itself; as long as it likes if absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_seconds: Option<u32>,
+    /// How much longer than its grace period a pod may take to go before it counts as lost.
+    pub terminate_seconds: u32,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        Self {
+            schedule_seconds: 900,
+            pull_seconds: 600,
+            start_seconds: 900,
+            run_seconds: None,
+            terminate_seconds: 120,
         }
     }
 }

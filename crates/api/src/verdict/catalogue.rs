@@ -127,7 +127,7 @@ catalogue! {
         "check the API server and its webhooks, and start the job again";
     Unschedulable: Placement, Cluster, Waits, NEVER_RAN,
         "No node took the pod until its time was up; the message has the scheduler's reasons.",
-        "have the job request less or other nodes, add nodes, or raise startDeadlineSeconds in pod_config";
+        "have the job request less or other nodes, add nodes, or raise timeouts in pod_config";
 
     ImageNameInvalid: Images, User, Ends, NEVER_RAN,
         "An image's name is not one.",
@@ -171,7 +171,7 @@ catalogue! {
         "read the sidecar's last words; check its command and its startup probe";
     StartTimeout: Containers, Cluster, Waits, NEVER_RAN,
         "The pod was on a node, but did not start until its time was up; the message says what it waited for.",
-        "see what the pod waited for, or raise startDeadlineSeconds in pod_config";
+        "see what the pod waited for, or raise timeouts in pod_config";
 
     Evicted: Loss, Cluster, Replaces, Exit::Container,
         "The node evicted the pod because it was short of memory or processes.",

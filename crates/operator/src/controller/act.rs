@@ -2,12 +2,14 @@
 
 use std::fmt::Debug;
 
-use bk_api::{BuildJob, BuildJobStatus, Fault, Verdict, names};
+use bk_api::{BuildJob, BuildJobStatus, Fault, Verdict, VerdictCode, names};
 use bk_buildkite::stacks::{FINISH_DETAIL_MAX, FinishJob, NOTIFICATION_DETAIL_MAX, Notification, crop};
 use bk_plan::{
     decide::{self, Action, Decision, Observed},
-    recall::{Creation, Recall},
+    recall::Recall,
+    verdicts::Blocker,
 };
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Pod},
     serde::{Serialize, de::DeserializeOwned},
@@ -22,9 +24,9 @@ use kube::{
 use super::{Context, observe, workload};
 use crate::error::Error;
 
-/// Whether all steps were taken.
+/// Whether all steps were taken, and when to look again.
 pub(super) enum Outcome {
-    Done,
+    Done(Option<SignedDuration>),
     /// What the decision was based on has changed meanwhile: look again.
     Overtaken,
     /// Buildkite will not have the job ended: look again when it has said how the job stands.
@@ -38,8 +40,12 @@ enum Progress {
     Overtaken,
     /// Buildkite refuses to end the job: an agent has it after all, it has ended, or it waits for something else.
     Unsettled,
-    /// The API server refuses the pod for good.
-    Refused(Box<Verdict>),
+    /// What runs the job was not created; the API server may ask for a pause.
+    NotCreated {
+        blocker: Box<Blocker>,
+        pause: Option<SignedDuration>,
+        attempt: u32,
+    },
 }
 
 /// Performs the steps in order; the first that fails ends the round, and the next round continues from there.
@@ -49,18 +55,7 @@ pub(super) async fn perform(
     decision: &Decision,
 ) -> Result<Outcome, Error> {
     let mut round = Round { context, job: seen.job, version: seen.job.resource_version() };
-    for action in &decision.actions {
-        match round.step(action).await? {
-            Progress::Continue => {}
-            Progress::Overtaken => return Ok(Outcome::Overtaken),
-            Progress::Unsettled => return Ok(Outcome::Unsettled),
-            Progress::Refused(verdict) => {
-                let instead = decide::refused(seen, &context.rules, *verdict);
-                return Box::pin(perform(context, seen, &instead)).await;
-            }
-        }
-    }
-    Ok(Outcome::Done)
+    round.take(seen, decision).await
 }
 
 /// A round of steps on one BuildJob.
@@ -72,6 +67,27 @@ struct Round<'a> {
 }
 
 impl Round<'_> {
+    /// Takes the steps of a decision, or of the one that replaces it when the pod cannot be created.
+    async fn take(&mut self, seen: &Observed<'_>, decision: &Decision) -> Result<Outcome, Error> {
+        for action in &decision.actions {
+            match self.step(action).await? {
+                Progress::Continue => {}
+                Progress::Overtaken => return Ok(Outcome::Overtaken),
+                Progress::Unsettled => return Ok(Outcome::Unsettled),
+                Progress::NotCreated { blocker, pause, attempt } => {
+                    let mut instead = decide::not_created(seen, &self.context.rules, &blocker);
+                    instead.look_again = instead.look_again.map(|wait| wait.max(pause.unwrap_or_default()));
+                    let retry_at = Timestamp::now() + instead.look_again.unwrap_or_default();
+                    let needs_room = blocker.verdict.code == VerdictCode::QuotaExceeded;
+                    self.context.recalls.failed(self.job, attempt, retry_at, needs_room);
+                    tracing::warn!(reason = blocker.verdict.message, retry_at = %retry_at, "cannot create the pod");
+                    return Box::pin(self.take(seen, &instead)).await;
+                }
+            }
+        }
+        Ok(Outcome::Done(decision.look_again))
+    }
+
     async fn step(&mut self, action: &Action) -> Result<Progress, Error> {
         let Self { context, job, .. } = *self;
         match action {
@@ -94,15 +110,20 @@ impl Round<'_> {
         K: Clone + Debug + Serialize + DeserializeOwned,
     {
         let Self { context, job, .. } = *self;
-        let created = workload::create(context, job, object).await;
-        let creation = if created.is_ok() { Creation::Done } else { Creation::Failed };
-        context.recalls.note(job, |recall| recall.created(attempt_of(object), creation));
-        match created {
-            Ok(()) => Ok(Progress::Continue),
-            Err(error) => match error.of_creation().filter(|blocker| blocker.permanent) {
-                Some(blocker) => Ok(Progress::Refused(Box::new(blocker.verdict))),
-                None => Err(error),
-            },
+        let attempt = attempt_of(object);
+        let error = match workload::create(context, job, object).await {
+            Ok(()) => {
+                context.recalls.created(job, attempt);
+                return Ok(Progress::Continue);
+            }
+            Err(error) => error,
+        };
+        match error.of_creation() {
+            Some(blocker) => {
+                let pause = error.retry_after().and_then(|pause| pause.try_into().ok());
+                Ok(Progress::NotCreated { blocker: Box::new(blocker), pause, attempt })
+            }
+            None => Err(error),
         }
     }
 

@@ -75,7 +75,7 @@ async fn round(job: &BuildJob, context: &Context) -> Result<Action, Error> {
     Ok(match act::perform(context, &seen, &decision).await? {
         Outcome::Overtaken => Action::requeue(SOON),
         Outcome::Unsettled => Action::requeue(UNSETTLED),
-        Outcome::Done => match decision.look_again {
+        Outcome::Done(look_again) => match look_again {
             Some(delay) => Action::requeue(Duration::try_from(delay).unwrap_or_default()),
             None => Action::await_change(),
         },

@@ -9,7 +9,10 @@ use crate::{batch, pod, recall::Creation, remote::RemoteState, verdicts};
 pub(super) fn decide(case: &Case<'_>) -> Decision {
     let was_created = match case.seen.creation {
         Creation::Done => true,
-        Creation::Failed => false,
+        Creation::Failed { retry_at } if case.seen.now < retry_at => {
+            return Decision::wait(!case.is_standalone(), retry_at.duration_since(case.seen.now));
+        }
+        Creation::Failed { .. } => false,
         Creation::Unknown => case.status.pod_name.is_some() || case.status.job_name.is_some(),
     };
     if was_created {
@@ -42,7 +45,7 @@ fn vanished(case: &Case<'_>) -> Decision {
 }
 
 /// No agent has taken the job: another pod costs nobody anything.
-fn replace(case: &Case<'_>) -> Decision {
+pub(super) fn replace(case: &Case<'_>) -> Decision {
     let attempts = case.status.attempt + 1;
     if attempts >= case.rules.max_attempts {
         return case.fail_unacquired(verdicts::not_taken(None, attempts));
@@ -54,8 +57,10 @@ fn replace(case: &Case<'_>) -> Decision {
         job_name: None,
         node_name: None,
         waiting_for: None,
+        pod_created_at: None,
         started_at: None,
-        ..case.current()
+        conditions: Vec::new(),
+        ..case.status.clone()
     };
     let mut decision = create(case, &status);
     decision.actions.insert(0, Case::write(status));

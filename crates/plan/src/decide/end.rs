@@ -3,7 +3,7 @@
 use bk_api::{BuildJobStatus, Phase, Verdict, verdict::Course};
 use jiff::SignedDuration;
 
-use super::{Action, Case, Decision, cleanup};
+use super::{Action, Case, Decision, begin, cleanup};
 use crate::{facts::PodFacts, remote::RemoteState, verdicts};
 
 /// How long the pod's own record of the end may lag behind Buildkite's.
@@ -55,6 +55,19 @@ pub(super) fn by_pod(case: &Case<'_>, facts: &PodFacts) -> Decision {
     }
 }
 
+/// The pod does not go. What became of its containers cannot be known.
+pub(super) fn overdue(case: &Case<'_>, facts: &PodFacts) -> Decision {
+    if case.is_standalone() {
+        return standalone_lost(case, facts);
+    }
+    match case.fresh_remote() {
+        None => Decision::wait(true, SignedDuration::from_secs(1)),
+        // Its agent, should it live, is refused if another was quicker.
+        Some(RemoteState::Waiting) => begin::replace(case),
+        Some(_) => case.lose(verdicts::lost(Some(facts))),
+    }
+}
+
 /// The containers that do the work have ended, and nobody will say more about it than they do.
 fn by_exit_status(case: &Case<'_>, facts: &PodFacts) -> Decision {
     if facts.may_be_explained()
@@ -74,9 +87,13 @@ fn standalone(case: &Case<'_>, facts: &PodFacts) -> Decision {
         return by_exit_status(case, facts);
     }
     if facts.is_over() {
-        return case.conclude((Phase::Failed, verdicts::lost(Some(facts))));
+        return standalone_lost(case, facts);
     }
     Decision::wait(false, LAG)
+}
+
+fn standalone_lost(case: &Case<'_>, facts: &PodFacts) -> Decision {
+    case.conclude((Phase::Failed, verdicts::lost(Some(facts))))
 }
 
 /// The pod ended and no agent ever took the job: clear the way for another pod, or give up.

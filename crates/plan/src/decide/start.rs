@@ -4,12 +4,8 @@ use bk_api::{BuildJobStatus, Phase};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Case, Decision, WITHOUT_EVENT, not_at_once};
-use crate::{
-    facts::{ContainerFacts, PodFacts},
-    remote::RemoteState,
-    verdicts,
-};
+use super::{Case, Decision, WITHOUT_EVENT, ladder, not_at_once};
+use crate::{facts::PodFacts, remote::RemoteState, verdicts};
 
 /// How old Buildkite's word may become while an agent has the job. A node that has died says no more, an agent
 /// may hang, and the agent that has the job need not be ours: Buildkite alone hears of the end then.
@@ -27,41 +23,47 @@ pub(super) fn decide(case: &Case<'_>, facts: &PodFacts) -> Decision {
     if let Some(decision) = acquired.is_none().then(|| give_up(case, facts)).flatten() {
         return decision;
     }
+    let is_running = facts.all_started() && (acquired.is_some() || case.is_standalone());
+    let rung = is_running.then(|| ladder::running(case, facts)).flatten();
+    if let Some(rung) = rung.filter(|rung| !rung.left.is_positive()) {
+        return case.time_out(verdicts::run_timeout(rung.limit.as_secs()));
+    }
     let mut decision = follow(case, facts);
-    if let Some(remote) = acquired {
+    let look_again = if let Some(remote) = acquired {
         let left = LEASE - case.seen.now.duration_since(remote.asked_at);
         decision.ask_remote = facts.is_deleting() || !left.is_positive();
-        decision.look_again = Some(if decision.ask_remote { SOON } else { left });
+        if decision.ask_remote { SOON } else { left }
     } else {
         // Until an agent has the job, only Buildkite knows whether it has been cancelled.
         decision.ask_remote = !case.is_standalone();
-        decision.look_again = Some(deadline(case, facts));
-    }
-    let unsettled = unsettled(case, facts);
-    if case.current().phase != case.status.phase && unsettled.is_positive() {
-        decision.look_again = decision.look_again.min(Some(unsettled));
-    }
-    decision.look_again = decision.look_again.map(not_at_once);
+        deadline(case, facts)
+    };
+    let rung = rung.map(|rung| rung.left);
+    let unsettled = Some(unsettled(case, facts))
+        .filter(|left| left.is_positive() && case.current().phase != case.status.phase);
+    let overdue = ladder::until_overdue(case, facts);
+    let look_again = [Some(look_again), rung, unsettled, overdue].into_iter().flatten().min();
+    decision.look_again = look_again.map(not_at_once);
     decision
 }
 
 /// Whether the pod has had its chance.
 fn give_up(case: &Case<'_>, facts: &PodFacts) -> Option<Decision> {
-    let deadline = case.rules.start_deadline;
+    let timed_out = |limit: SignedDuration| {
+        Some(case.fail_unacquired(verdicts::start_timeout(Some(facts), limit.as_secs())))
+    };
     if facts.all_started() {
-        // The agent has as long again. A word from before may be too old to know that it took the job.
-        let started = case.status.started_at.as_ref()?.0;
-        let untaken = case.remote_after(started + deadline) == Some(RemoteState::Waiting);
-        return untaken
-            .then(|| case.fail_unacquired(verdicts::start_timeout(Some(facts), deadline.as_secs())));
+        // A word from before may be too old to know that the agent took the job.
+        let untaken = case.remote_after(ladder::taken_by(case, facts)?) == Some(RemoteState::Waiting);
+        return untaken.then(|| timed_out(case.rules.timeouts.start)).flatten();
     }
     if let Some(blocker) = verdicts::blocker(facts)
-        && (blocker.permanent || !grace_left(case, facts).is_positive())
+        && (blocker.permanent || !ladder::grace_left(case, facts).is_positive())
     {
         return Some(case.fail_unacquired(blocker.verdict));
     }
-    (!time_left(case, facts).is_positive())
-        .then(|| case.fail_unacquired(verdicts::start_timeout(Some(facts), deadline.as_secs())))
+    let rung = ladder::starting(case, facts);
+    if rung.left.is_positive() { None } else { timed_out(rung.limit) }
 }
 
 /// Brings the status up to date, if there is something worth a write.
@@ -85,6 +87,7 @@ pub(super) fn progress(recorded: BuildJobStatus, facts: &PodFacts, now: Timestam
         pod_name: Some(facts.name.clone()),
         node_name: facts.node.clone(),
         waiting_for: lasts(facts).then(|| verdicts::waiting_for(facts)).flatten(),
+        pod_created_at: facts.created_at.map(Time).or(recorded.pod_created_at.clone()),
         started_at: recorded.started_at.clone().or_else(|| started.then_some(Time(now))),
         ..recorded
     }
@@ -93,46 +96,33 @@ pub(super) fn progress(recorded: BuildJobStatus, facts: &PodFacts, now: Timestam
 /// How long the next phase may still pass unrecorded: a step that the next one follows at once is not worth a write.
 fn unsettled(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
     if !facts.all_started() {
-        return if lasts(facts) { SignedDuration::ZERO } else { SETTLING - since(case, facts.created_at) };
+        return if lasts(facts) {
+            SignedDuration::ZERO
+        } else {
+            SETTLING - ladder::elapsed(case, facts.created_at)
+        };
     }
     let taken = case.is_standalone() || case.remote_state() == Some(RemoteState::Acquired);
-    if taken { SignedDuration::ZERO } else { SETTLING - since(case, facts.started_at.or(facts.created_at)) }
+    if taken {
+        SignedDuration::ZERO
+    } else {
+        SETTLING - ladder::elapsed(case, facts.started_at.or(facts.created_at))
+    }
 }
 
 /// The time until the job has had its chance to start.
 fn deadline(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
-    let deadline = case.rules.start_deadline;
     if !facts.all_started() {
-        let left = time_left(case, facts);
+        let left = ladder::starting(case, facts).left;
         let blocked = verdicts::blocker(facts).is_some();
-        return if blocked { left.min(grace_left(case, facts)) } else { left };
+        return if blocked { left.min(ladder::grace_left(case, facts)) } else { left };
     }
     if case.is_standalone() {
-        // It may run for as long as it likes.
         return WITHOUT_EVENT;
     }
-    let started = case.status.started_at.as_ref().map_or(case.seen.now, |time| time.0);
-    let left = deadline - case.seen.now.duration_since(started);
+    let left = ladder::taken_by(case, facts).map(|by| by.duration_since(case.seen.now)).unwrap_or_default();
     // Afterwards it depends on Buildkite's next word.
     left.max(SOON)
-}
-
-/// How long the containers still have to start. Every pod has the whole time: neither a quota that kept it from
-/// being created, nor the pods before it, count against it.
-fn time_left(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
-    case.rules.start_deadline - since(case, facts.created_at)
-}
-
-/// How long what blocks a container may still pass. No image was wanted before there was a node, and those of
-/// the containers not before the init containers were done.
-fn grace_left(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
-    let accepted = facts.accepted_at.or(facts.created_at);
-    let initialised = facts.init.iter().filter(|c| !c.sidecar).filter_map(ContainerFacts::ended_at).max();
-    case.rules.image_pull_grace - since(case, accepted.max(initialised))
-}
-
-fn since(case: &Case<'_>, time: Option<Timestamp>) -> SignedDuration {
-    time.map(|time| case.seen.now.duration_since(time)).unwrap_or_default()
 }
 
 /// Whether the pod is kept from starting by something that may stay.

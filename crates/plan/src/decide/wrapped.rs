@@ -19,7 +19,7 @@ pub(super) fn decide(case: &Case<'_>, batch: &BatchFacts) -> Decision {
         return explain(case, "its Job to be resumed: it is suspended", WITHOUT_EVENT);
     }
     let active = batch.active_since.map(|since| case.seen.now.duration_since(since)).unwrap_or_default();
-    let limit = case.rules.start_deadline;
+    let limit = case.rules.timeouts.schedule;
     if active >= limit {
         return case.fail_unacquired(verdicts::start_timeout(None, limit.as_secs()));
     }

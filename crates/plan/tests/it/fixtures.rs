@@ -4,7 +4,10 @@ use bk_api::{
     BuildJob,
     config::{PodConfig, ResourceClasses},
 };
-use bk_plan::{decide::Rules, pod::PodSettings};
+use bk_plan::{
+    decide::{Rules, Timeouts},
+    pod::PodSettings,
+};
 use jiff::SignedDuration;
 
 /// The image that job pods take the agent from.
@@ -32,7 +35,13 @@ pub(crate) fn pod_settings() -> PodSettings {
 pub(crate) fn rules() -> Rules {
     Rules {
         pod: pod_settings(),
-        start_deadline: SignedDuration::from_secs(120),
+        timeouts: Timeouts {
+            schedule: SignedDuration::from_secs(120),
+            pull: SignedDuration::from_secs(90),
+            start: SignedDuration::from_secs(120),
+            run: None,
+            terminate: SignedDuration::from_secs(60),
+        },
         image_pull_grace: SignedDuration::from_secs(30),
         succeeded_ttl: SignedDuration::ZERO,
         failed_ttl: SignedDuration::from_secs(60),

@@ -202,7 +202,7 @@ proptest! {
         if scene.job.is_terminal() || scene.pod.as_ref().is_some_and(PodFacts::is_deleting) {
             return Ok(());
         }
-        let late = scene.now.max(super::scene::time(800)) + rules.start_deadline * 2 + seconds(10);
+        let late = scene.now.max(super::scene::time(800)) + rules.timeouts.start * 2 + seconds(10);
         let mut scene = scene;
         scene.now = late;
         if scene.job.spec.buildkite.is_some() {

@@ -35,11 +35,11 @@ use super::scene::{
 )]
 #[case(
     buildkite().starting(0).pod(beside(waiting("CrashLoopBackOff", ""), in_init(pending()))).at(130),
-    "the job did not start within 120 s; it was waiting for container database (CrashLoopBackOff)"
+    "the job did not start within 90 s; it was waiting for container database (CrashLoopBackOff)"
 )]
 #[case(
     buildkite().starting(0).pod(beside(running(), in_init(ended(0, 2)))).at(130),
-    "the job did not start within 120 s; it was waiting for container container-0 (PodInitializing)"
+    "the job did not start within 90 s; it was waiting for container container-0 (PodInitializing)"
 )]
 #[case(
     buildkite().starting(0).pod(failed_in_init(ended(4, 2))).at(3),

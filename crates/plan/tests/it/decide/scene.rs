@@ -2,18 +2,21 @@
 //!
 //! Times are seconds since the BuildJob was created.
 
-use bk_api::{BuildJob, BuildJobStatus, Phase, Verdict, VerdictCode, build_job::WorkloadKind, names};
+use bk_api::{
+    BuildJob, BuildJobSpec, BuildJobStatus, Phase, Verdict, VerdictCode, build_job::WorkloadKind, names,
+};
 use bk_plan::{
     batch::BatchFacts,
-    decide::{Action, Decision, Observed, decide},
+    decide::{Action, Decision, Observed, decide, not_created},
     facts::{ContainerFacts, ContainerState, Ended, PodFacts, Told},
     plugin::PluginError,
     recall::Creation,
     remote::{Remote, RemoteState},
     surroundings::Surroundings,
+    verdicts,
 };
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use crate::fixtures::{job, rules};
 
@@ -126,6 +129,26 @@ impl Scene {
         self
     }
 
+    /// The pod could not be created since then, and it is said why.
+    pub(crate) fn not_created_since(self, seconds: i64, waiting_for: &str) -> Self {
+        self.waiting_for(waiting_for).status(|status| {
+            status.conditions = vec![Condition {
+                type_: "PodCreated".to_owned(),
+                status: "False".to_owned(),
+                reason: "QuotaExceeded".to_owned(),
+                message: waiting_for.to_owned(),
+                observed_generation: None,
+                last_transition_time: Time(time(seconds)),
+            }];
+        })
+    }
+
+    /// The job, with this spec.
+    pub(crate) fn spec(mut self, change: impl FnOnce(&mut BuildJobSpec)) -> Self {
+        change(&mut self.job.spec);
+        self
+    }
+
     /// What this process knows about the creation of the pod.
     pub(crate) fn creation(mut self, creation: Creation) -> Self {
         self.creation = creation;
@@ -178,15 +201,21 @@ impl Scene {
 
     /// What is decided, in words.
     pub(crate) fn decides(&self) -> String {
-        let decision = self.decision();
-        let mut words: Vec<_> = decision.actions.iter().map(in_words).collect();
-        if decision.ask_remote {
-            words.push("ask".to_owned());
-        }
-        if let Some(wait) = decision.look_again {
-            words.push(format!("again in {wait:#}"));
-        }
-        words.join("; ")
+        words_of(&self.decision())
+    }
+
+    /// What is decided, in words, when the API server has answered the pod's creation with this.
+    pub(crate) fn decides_when_answered(&self, status: u16, message: &str) -> String {
+        words_of(&not_created(&self.observed(), &rules(), &verdicts::not_created(status, message)))
+    }
+
+    /// The status that is written last.
+    pub(crate) fn written(&self) -> BuildJobStatus {
+        let written = self.decision().actions.into_iter().rev().find_map(|action| match action {
+            Action::WriteStatus(status) => Some(*status),
+            _ => None,
+        });
+        written.expect("a status is written")
     }
 
     /// The verdict that is written last, in words.
@@ -198,6 +227,17 @@ impl Scene {
         });
         verdict.map(|verdict| verdict.message).unwrap_or_default()
     }
+}
+
+fn words_of(decision: &Decision) -> String {
+    let mut words: Vec<_> = decision.actions.iter().map(in_words).collect();
+    if decision.ask_remote {
+        words.push("ask".to_owned());
+    }
+    if let Some(wait) = decision.look_again {
+        words.push(format!("again in {wait:#}"));
+    }
+    words.join("; ")
 }
 
 fn in_words(action: &Action) -> String {
@@ -309,7 +349,7 @@ pub(crate) fn deleting(pod: PodFacts) -> PodFacts {
 }
 
 pub(crate) fn deleting_since(seconds: i64, pod: PodFacts) -> PodFacts {
-    PodFacts { deleting_since: Some(time(seconds)), ..pod }
+    PodFacts { deleting_since: Some(time(seconds)), gone_by: Some(time(seconds + 30)), ..pod }
 }
 
 pub(crate) fn evicted(pod: PodFacts) -> PodFacts {
@@ -327,7 +367,7 @@ pub(crate) fn failed(pod: PodFacts) -> PodFacts {
 }
 
 pub(crate) fn unscheduled(pod: PodFacts) -> PodFacts {
-    PodFacts { unscheduled: Some(told("Unschedulable", "0/3 nodes")), node: None, ..pod }
+    PodFacts { unscheduled: Some(told("Unschedulable", "0/3 nodes")), node: None, accepted_at: None, ..pod }
 }
 
 /// What the cluster says about a pod.

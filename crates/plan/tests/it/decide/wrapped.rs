@@ -14,7 +14,7 @@ use k8s_openapi::api::{
 };
 use rstest::rstest;
 
-use super::scene::{Scene, batch_job, buildkite, ended, pending, pod, running, standalone};
+use super::scene::{Scene, batch_job, buildkite, ended, pending, pod, running, standalone, time};
 
 fn suspended() -> BatchFacts {
     BatchFacts { is_suspended: true, ..batch_job() }
@@ -103,7 +103,10 @@ fn a_standalone_job_whose_batch_job_may_have_run_is_not_started_again() {
     let mut scene = standalone().in_job();
     scene.job.status.get_or_insert_default().job_name = Some("nightly".to_owned());
     assert_eq!(scene.decides(), "write Failed PodDeleted -1");
-    assert_eq!(scene.creation(Creation::Failed).decides(), "create Job nightly; again in 3s");
+    assert_eq!(
+        scene.creation(Creation::Failed { retry_at: time(0) }).decides(),
+        "create Job nightly; again in 3s"
+    );
 }
 
 fn rendered() -> Job {

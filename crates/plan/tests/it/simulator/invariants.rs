@@ -6,11 +6,12 @@ use bk_plan::{
     remote::RemoteState,
 };
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
 
 use super::{
     buildkite::{Outcome, State},
     init::INIT_FAILURE,
-    world::{Instant, World},
+    world::{Instant, World, timestamp},
 };
 
 /// The most writes to the API server for a job that keeps its first pod and an operator that stays up.
@@ -145,7 +146,10 @@ fn of_patience(world: &mut World, verdict: Option<&Verdict>) {
     };
     let passing = ["connection refused", "back-off"].iter().any(|reason| verdict.message.contains(reason));
     let patient = match verdict.code {
-        VerdictCode::StartTimeout => has_had(Some(life.created), world.rules.start_deadline),
+        VerdictCode::Unschedulable => has_had(Some(life.created), world.rules.timeouts.schedule),
+        VerdictCode::ImagePullTimeout | VerdictCode::StartTimeout => {
+            has_had(life.placed, world.rules.timeouts.pull)
+        }
         VerdictCode::RegistryUnreachable if passing => has_had(life.placed, world.rules.image_pull_grace),
         _ => true,
     };
@@ -191,9 +195,17 @@ pub(crate) fn of_world(world: &mut World) {
     if world.starts > 1 {
         world.violate(format!("the command was started {} times", world.starts));
     }
-    if world.pods.len() > 1 {
-        world.violate(format!("{} pods at once", world.pods.len()));
+    let pods = world.pods.values().filter(|pod| !is_given_up(world, pod)).count();
+    if pods > 1 {
+        world.violate(format!("{pods} pods at once"));
     }
+}
+
+/// Whether a pod is of no account any more: it should have gone long ago, as its node is dead. Times are rounded down.
+fn is_given_up(world: &World, pod: &Pod) -> bool {
+    let overdue =
+        pod.metadata.deletion_timestamp.as_ref().map(|time| timestamp(world.now).duration_since(time.0));
+    overdue.is_some_and(|overdue| overdue + SignedDuration::from_secs(1) >= world.rules.timeouts.terminate)
 }
 
 /// When the world has come to rest, or to its last hour.

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use bk_api::{BuildJob, BuildJobStatus, names};
 use bk_plan::{
-    decide::{Action, Decision, Observed, decide},
+    decide::{Action, Decision, Observed, decide, not_created},
     facts::PodFacts,
     recall::{Creation, Recall},
     remote::Remote,
     surroundings::Surroundings,
+    verdicts,
 };
 use k8s_openapi::api::core::v1::Pod;
 
@@ -61,6 +62,7 @@ pub(crate) struct Operator {
     /// What is left of the round under way, and the version of the job it is based on.
     actions: VecDeque<Action>,
     based_on: Option<String>,
+    basis: Option<BuildJob>,
     missed_wake: bool,
     look_again: Option<Instant>,
 }
@@ -124,35 +126,59 @@ impl World {
             return self.after(STALE, Event::Wake(Some(self.operator.alarm)));
         }
         self.operator.recall.seen();
-        let remote = self.operator.states.remote;
-        let seen = Observed {
-            job: &job,
-            pod: self.pod(&job),
+        let seen = self.observed(&job);
+        let decision = decide(&seen, &self.rules);
+        self.operator.based_on.clone_from(&job.metadata.resource_version);
+        self.begin(&seen, decision);
+        self.operator.basis = Some(job.clone());
+        if job.is_terminal() {
+            self.operator.states.remote = None;
+        }
+        self.continue_round();
+    }
+
+    fn observed<'a>(&self, job: &'a BuildJob) -> Observed<'a> {
+        Observed {
+            job,
+            pod: self.pod(job),
             batch: None,
             creation: self.operator.recall.creation(job.status_or_default().attempt),
-            remote,
+            remote: self.operator.states.remote,
             unreadable: None,
             surroundings: Surroundings::default(),
             now: timestamp(self.now),
-        };
-        let decision = decide(&seen, &self.rules);
-        self.note(|_| describe(&seen, &decision));
-        if let Some(problem) = super::invariants::of_decision(&seen, &decision) {
+        }
+    }
+
+    /// Sets out to do what was decided.
+    fn begin(&mut self, seen: &Observed<'_>, decision: Decision) {
+        self.note(|_| describe(seen, &decision));
+        if let Some(problem) = super::invariants::of_decision(seen, &decision) {
             self.violate(problem);
         }
-        self.operator.based_on.clone_from(&job.metadata.resource_version);
         self.operator.actions = decision.actions.into();
         self.operator.look_again =
             decision.look_again.map(|wait| i64::try_from(wait.as_millis()).expect("short"));
         self.operator.states.wanted = decision.ask_remote;
-        if job.is_terminal() {
-            self.operator.states.remote = None;
-        }
         if decision.ask_remote && !self.operator.states.asking {
             self.operator.states.asking = true;
             self.after(0, Event::Ask(self.operator.process));
         }
-        self.continue_round();
+    }
+
+    /// The API server has no room for a pod: something else is decided in the same round.
+    fn obstructed(&mut self) {
+        let job = self.operator.basis.clone().expect("a round has begun");
+        let decision = {
+            let seen = self.observed(&job);
+            let blocker = verdicts::not_created(403, "pods \"x\" is forbidden: exceeded quota: ci");
+            let decision = not_created(&seen, &self.rules, &blocker);
+            self.begin(&seen, decision.clone());
+            decision
+        };
+        let retry_at = timestamp(self.now) + decision.look_again.unwrap_or_default();
+        let attempt = self.job.as_ref().map_or(0, |job| job.status_or_default().attempt);
+        self.operator.recall.created(attempt, Creation::Failed { retry_at });
     }
 
     /// The pod of the current attempt. What the cache does not have may exist all the same: if the status
@@ -197,7 +223,9 @@ impl World {
             Err(failure) => {
                 self.note(|_| format!("operator: {failure:?}"));
                 self.operator.actions.clear();
-                if !matches!(failure, Failure::Refused) {
+                if matches!(failure, Failure::Quota) {
+                    self.obstructed();
+                } else if !matches!(failure, Failure::Refused) {
                     self.operator.look_again = Some((200 << self.operator.failures.min(7)).min(30_000));
                     self.operator.failures += 1;
                 }
@@ -215,7 +243,6 @@ impl World {
                 }
                 let attempt = self.job.as_ref().map_or(0, |job| job.status_or_default().attempt);
                 if self.now < self.quota_full_until {
-                    self.operator.recall.created(attempt, Creation::Failed);
                     return Err(Failure::Quota);
                 }
                 self.operator.recall.created(attempt, Creation::Done);

@@ -1,0 +1,106 @@
+//! The conditions of a BuildJob's status. They are brought up to date with every write, and are never a reason for one.
+
+use bk_api::{BuildJobStatus, Phase};
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+use super::Case;
+use crate::{facts::PodFacts, remote::RemoteState};
+
+/// The pod exists. While it cannot be created, the reason says why.
+pub(super) const POD_CREATED: &str = "PodCreated";
+/// The pod is on a node.
+const SCHEDULED: &str = "Scheduled";
+/// All containers of the pod have started.
+const STARTED: &str = "Started";
+/// An agent has the job. Jobs without Buildkite do not have this condition.
+const ACQUIRED: &str = "Acquired";
+/// The job has ended. The reason is the verdict's code.
+const FINISHED: &str = "Finished";
+
+/// What is to be said in one condition.
+struct Word<'a> {
+    kind: &'static str,
+    holds: bool,
+    reason: &'a str,
+    message: &'a str,
+    /// When it came to be so, if that is known better than that it is so now.
+    since: Option<Timestamp>,
+}
+
+/// The status with conditions that fit the rest of it.
+pub(super) fn updated(case: &Case<'_>, mut status: BuildJobStatus) -> BuildJobStatus {
+    if let Some(facts) = &case.seen.pod {
+        of_pod(case, &mut status, facts);
+    }
+    if case.remote_state() == Some(RemoteState::Acquired) {
+        let word = Word { kind: ACQUIRED, holds: true, reason: "AgentHasJob", message: "", since: None };
+        set(case, &mut status, &word);
+    }
+    if let Some(verdict) = status.verdict.clone().filter(|_| status.phase.is_terminal()) {
+        let (reason, message) = (verdict.code.as_str(), verdict.message.as_str());
+        set(case, &mut status, &Word { kind: FINISHED, holds: true, reason, message, since: None });
+    }
+    status
+}
+
+fn of_pod(case: &Case<'_>, status: &mut BuildJobStatus, facts: &PodFacts) {
+    let name = &facts.name;
+    let since = facts.created_at;
+    set(case, status, &Word { kind: POD_CREATED, holds: true, reason: "PodCreated", message: name, since });
+    match (&facts.node, &facts.unscheduled) {
+        (Some(node), _) => {
+            let since = facts.accepted_at;
+            let word = Word { kind: SCHEDULED, holds: true, reason: "Scheduled", message: node, since };
+            set(case, status, &word);
+        }
+        (None, Some(told)) => {
+            let message = told.to_string();
+            let reason = "Unschedulable";
+            set(
+                case,
+                status,
+                &Word { kind: SCHEDULED, holds: false, reason, message: &message, since: None },
+            );
+        }
+        (None, None) => {}
+    }
+    if status.phase == Phase::Starting {
+        let message = status.waiting_for.clone().unwrap_or_default();
+        let reason = "ContainersStarting";
+        set(case, status, &Word { kind: STARTED, holds: false, reason, message: &message, since: None });
+    } else if facts.all_started() {
+        let since = facts.started_at;
+        let reason = "ContainersStarted";
+        set(case, status, &Word { kind: STARTED, holds: true, reason, message: "", since });
+    }
+}
+
+/// Says that the pod cannot be created, and why.
+pub(super) fn not_created(case: &Case<'_>, status: &mut BuildJobStatus, reason: &str, message: &str) {
+    set(case, status, &Word { kind: POD_CREATED, holds: false, reason, message, since: None });
+}
+
+/// Since when the pod cannot be created for this reason, as far as it is on record.
+pub(super) fn not_created_since(status: &BuildJobStatus) -> Option<Timestamp> {
+    let is_it = |condition: &&Condition| condition.type_ == POD_CREATED && condition.status == "False";
+    status.conditions.iter().find(is_it).map(|condition| condition.last_transition_time.0)
+}
+
+/// Sets a condition; its time stays as long as its status does.
+fn set(case: &Case<'_>, status: &mut BuildJobStatus, word: &Word<'_>) {
+    let value = if word.holds { "True" } else { "False" };
+    let at = status.conditions.iter().position(|condition| condition.type_ == word.kind);
+    let before = at.map(|at| status.conditions.remove(at)).filter(|condition| condition.status == value);
+    let since = Time(word.since.unwrap_or(case.seen.now));
+    let condition = Condition {
+        type_: word.kind.to_owned(),
+        status: value.to_owned(),
+        reason: word.reason.to_owned(),
+        message: word.message.to_owned(),
+        observed_generation: status.observed_generation,
+        last_transition_time: before.map_or(since, |condition| condition.last_transition_time),
+    };
+    let at = at.unwrap_or(status.conditions.len());
+    status.conditions.insert(at, condition);
+}

@@ -1,0 +1,88 @@
+//! The ladder of time limits: schedule, pull, start, run, terminate. Each rung is measured on what the objects have on
+//! record, and looked at again when it ends: none depends on an event that arrives.
+
+use jiff::{SignedDuration, Timestamp};
+use serde_json::Value;
+
+use super::Case;
+use crate::facts::{ContainerFacts, PodFacts};
+
+/// A time limit that a pod is under.
+#[derive(Clone, Copy)]
+pub(super) struct Rung {
+    /// How long it is.
+    pub(super) limit: SignedDuration,
+    /// How much of it is left.
+    pub(super) left: SignedDuration,
+}
+
+impl Rung {
+    fn since(case: &Case<'_>, limit: SignedDuration, begin: Option<Timestamp>) -> Self {
+        Self { limit, left: limit - elapsed(case, begin) }
+    }
+}
+
+/// The rung that ends first while not all containers have started. Every pod has the whole time: neither a quota
+/// that kept it from being created, nor the pods before it, count against it.
+pub(super) fn starting(case: &Case<'_>, facts: &PodFacts) -> Rung {
+    let timeouts = case.rules.timeouts;
+    let Some(accepted) = facts.accepted_at else {
+        return Rung::since(case, timeouts.schedule, facts.created_at);
+    };
+    let start = Rung::since(case, timeouts.start, Some(accepted));
+    let pull = Rung::since(case, timeouts.pull, initialised_at(facts));
+    if waits_for_image(facts) && pull.left < start.left { pull } else { start }
+}
+
+/// When the agent should have taken the job, once all containers have started.
+pub(super) fn taken_by(case: &Case<'_>, facts: &PodFacts) -> Option<Timestamp> {
+    let begin = facts.accepted_at.or(facts.created_at)?;
+    begin.checked_add(case.rules.timeouts.start).ok()
+}
+
+/// The rung of a job that runs, if it has one: its own, its plugin's, or the configuration's.
+pub(super) fn running(case: &Case<'_>, facts: &PodFacts) -> Option<Rung> {
+    let spec = &case.seen.job.spec;
+    let own = spec.timeout.map(std::time::Duration::from).and_then(|own| SignedDuration::try_from(own).ok());
+    let plugin = spec.kubernetes.as_ref().and_then(|plugin| plugin.get("jobActiveDeadlineSeconds"));
+    let plugin = plugin.and_then(Value::as_i64).map(SignedDuration::from_secs);
+    let limit = own.or(plugin).or(case.rules.timeouts.run)?;
+    let recorded = case.status.started_at.as_ref().map(|time| time.0);
+    Some(Rung::since(case, limit, recorded.or(facts.started_at)))
+}
+
+/// Whether the pod should have gone long ago: its node is dead, or a stranger holds it.
+pub(super) fn is_overdue(case: &Case<'_>, facts: &PodFacts) -> bool {
+    facts.gone_by.is_some() && elapsed(case, facts.gone_by) >= case.rules.timeouts.terminate
+}
+
+/// When it will be, if it is being deleted.
+pub(super) fn until_overdue(case: &Case<'_>, facts: &PodFacts) -> Option<SignedDuration> {
+    facts.gone_by.map(|gone_by| case.rules.timeouts.terminate - elapsed(case, Some(gone_by)))
+}
+
+/// How long what blocks a container may still pass. No image was wanted before there was a node, and those of
+/// the containers not before the init containers were done.
+pub(super) fn grace_left(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
+    case.rules.image_pull_grace - elapsed(case, initialised_at(facts))
+}
+
+/// How long ago that was; no time at all if it is not known.
+pub(super) fn elapsed(case: &Case<'_>, since: Option<Timestamp>) -> SignedDuration {
+    since.map(|since| case.seen.now.duration_since(since)).unwrap_or_default()
+}
+
+/// When the node had the pod and the init containers that have ended had.
+fn initialised_at(facts: &PodFacts) -> Option<Timestamp> {
+    let accepted = facts.accepted_at.or(facts.created_at);
+    accepted.max(facts.init.iter().filter(|c| !c.sidecar).filter_map(ContainerFacts::ended_at).max())
+}
+
+/// Whether what the pod waits for next is a container that has not started, rather than one that runs first.
+fn waits_for_image(facts: &PodFacts) -> bool {
+    match facts.init.iter().find(|container| !container.lets_others_start()) {
+        // One that is to be started again has its image.
+        Some(container) => container.is_waiting() && container.end().is_none(),
+        None => !facts.all_started(),
+    }
+}

@@ -1,0 +1,57 @@
+//! While the pod cannot be created: wait and say why, or give up.
+
+use bk_api::{BuildJobStatus, VerdictCode, build_job::WorkloadKind, names};
+use jiff::SignedDuration;
+
+use super::{Case, Decision, conditions, ladder};
+use crate::{recall::Creation, verdicts::Blocker};
+
+/// How long to leave a full quota alone, unless a pod of ours ends.
+const QUOTA: SignedDuration = SignedDuration::from_secs(30);
+
+/// The shortest and the longest pause between two attempts otherwise.
+const PAUSES: (SignedDuration, SignedDuration) =
+    (SignedDuration::from_secs(1), SignedDuration::from_secs(30));
+
+pub(super) fn decide(case: &Case<'_>, blocker: &Blocker) -> Decision {
+    let code = blocker.verdict.code;
+    let waited = ladder::elapsed(case, conditions::not_created_since(&case.status));
+    let patience = match code {
+        // Whoever sets up a namespace creates one thing after the other.
+        VerdictCode::ServiceAccountMissing => case.rules.image_pull_grace,
+        _ if blocker.permanent => SignedDuration::ZERO,
+        _ => case.rules.timeouts.schedule,
+    };
+    if waited >= patience {
+        return case.fail_unacquired(blocker.verdict.clone());
+    }
+    let pause = match code {
+        VerdictCode::QuotaExceeded => QUOTA,
+        _ => waited.clamp(PAUSES.0, PAUSES.1),
+    };
+    let mut decision = Decision::wait(!case.is_standalone(), pause.min(patience - waited));
+    // What passes with the next attempt is not worth a write.
+    let lasts =
+        code != VerdictCode::ApiServerUnavailable || matches!(case.seen.creation, Creation::Failed { .. });
+    let status = obstructed(case, blocker);
+    if lasts && status.waiting_for != case.status.waiting_for {
+        decision.actions.push(Case::write(status));
+    }
+    decision
+}
+
+/// The status while the pod cannot be created.
+fn obstructed(case: &Case<'_>, blocker: &Blocker) -> BuildJobStatus {
+    let mut status = case.current();
+    // An answer that did not come may have been a yes: then the pod of a standalone job stays named.
+    let is_certain = blocker.verdict.code != VerdictCode::ApiServerUnavailable;
+    let name = case.seen.job.metadata.name.as_deref().unwrap_or_default();
+    let name = (case.is_standalone() && !is_certain).then(|| names::pod(name, status.attempt));
+    match case.workload() {
+        WorkloadKind::Pod => status.pod_name = name,
+        WorkloadKind::Job => status.job_name = name,
+    }
+    status.waiting_for = Some(blocker.verdict.message.clone());
+    conditions::not_created(case, &mut status, blocker.verdict.code.as_str(), &blocker.verdict.message);
+    status
+}
