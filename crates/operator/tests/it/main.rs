@@ -5,12 +5,14 @@
 //! - [`crds`]: the custom resource definitions
 //! - [`plan`]: the pod that a job becomes
 //! - [`documents`]: what the documents say about all of this
+//! - [`migrating`]: what users of Buildkite's own controller are told
 
 mod crds;
 mod documents;
 mod failures;
 mod guides;
 mod help;
+mod migrating;
 mod plan;
 
 use assert_cmd::Command;
