@@ -5,10 +5,12 @@
 //! - [`act`]: writes only; performs a decision step by step
 
 mod act;
+mod departures;
 mod observe;
 mod recalls;
 mod reconcile;
 mod surroundings;
+mod sweep;
 mod workload;
 
 use std::{fmt::Debug, sync::Arc};
@@ -138,8 +140,9 @@ impl Controller {
         let batch_jobs = feeds.batch_jobs.fill(watch(&context, ours()));
         let environments = feeds.environments.fill(watch(&context, watcher::Config::default()));
 
-        let remembering = context.clone();
-        let jobs = jobs.inspect_ok(move |event| forget(&remembering, event));
+        let (aside, remembering) = (context.clone(), context.clone());
+        let (leaving, departed) = mpsc::unbounded_channel();
+        let jobs = jobs.inspect_ok(move |event| forget(&remembering, event, &leaving));
         let (freed, room) = mpsc::unbounded_channel();
         let remembering = context.clone();
         let pods = pods.inspect_ok(move |event| {
@@ -166,7 +169,12 @@ impl Controller {
             .for_each(|_| std::future::ready(()));
         // A new environment wakes nobody: who refers to one that is not there has failed by then.
         let following = environments.for_each(|_| std::future::ready(()));
-        tokio::join!(controlling, shutdown.run_until_cancelled(following));
+        tokio::join!(
+            controlling,
+            shutdown.run_until_cancelled(following),
+            shutdown.run_until_cancelled(departures::run(aside.clone(), departed)),
+            shutdown.run_until_cancelled(sweep::run(aside)),
+        );
     }
 }
 
@@ -183,11 +191,15 @@ where
     watcher(api, config).default_backoff().modify(|object| object.meta_mut().managed_fields = None)
 }
 
-/// Drops what is remembered about BuildJobs that are gone.
-fn forget(context: &Context, event: &watcher::Event<BuildJob>) {
+/// Drops what is remembered about BuildJobs that are gone, and passes on those that others have deleted.
+fn forget(context: &Context, event: &watcher::Event<BuildJob>, leaving: &mpsc::UnboundedSender<BuildJob>) {
     match event {
         watcher::Event::Delete(job) => {
-            context.recalls.forget(job);
+            let ours = context.recalls.forget(job).has_deleted();
+            if !ours && !job.is_terminal() && job.job_uuid().is_some() {
+                // The receiver is gone only while the process ends.
+                let _ending = leaving.send(job.clone());
+            }
         }
         // Some may have gone unseen.
         watcher::Event::InitDone => context.recalls.retain(&context.jobs.all()),
@@ -201,11 +213,8 @@ fn owner(meta: &ObjectMeta, namespace: &str) -> Option<reflector::ObjectRef<Buil
     Some(reflector::ObjectRef::new(name).within(namespace))
 }
 
-fn into_stream(changes: RemoteChanges) -> impl Stream<Item = reflector::ObjectRef<BuildJob>> {
-    futures::stream::unfold(
-        changes,
-        |mut changes| async move { changes.recv().await.map(|item| (item, changes)) },
-    )
+fn into_stream<T>(items: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> {
+    futures::stream::unfold(items, |mut items| async move { items.recv().await.map(|item| (item, items)) })
 }
 
 fn rules(settings: &Settings, shim_config_map: String) -> Rules {

@@ -199,6 +199,17 @@ pub fn not_created(seen: &Observed<'_>, rules: &Rules, blocker: &Blocker) -> Dec
     obstacle::decide(&case, blocker)
 }
 
+/// What to do in Buildkite when somebody has deleted a BuildJob before its end. An agent that has the job is stopped with
+/// its pod, and says so itself; only the reason comes from us.
+pub fn departed(job: &BuildJob, state: RemoteState) -> Option<Action> {
+    let verdict = crate::verdicts::build_job_deleted(job.metadata.name.as_deref().unwrap_or_default());
+    match state {
+        RemoteState::Waiting => Some(Action::FinishRemote(verdict)),
+        RemoteState::Acquired => Some(Action::Notify(verdict)),
+        _ => None,
+    }
+}
+
 /// A decision in the making.
 struct Case<'a> {
     seen: &'a Observed<'a>,

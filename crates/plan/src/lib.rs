@@ -3,6 +3,7 @@
 //!
 //! - [`intake`]: which of the jobs that wait in Buildkite to take, and the BuildJobs they become
 //! - [`batch`]: a pod in a `batch/v1` Job
+//! - [`orphans`]: pods that belong to nobody
 //! - [`plugin`]: the `kubernetes` plugin in a job's list of plugins
 //! - [`pod`]: BuildJob → Pod
 //! - [`facts`]: Pod → what matters about it
@@ -18,6 +19,7 @@ pub mod decide;
 pub mod environment;
 pub mod facts;
 pub mod intake;
+pub mod orphans;
 pub mod plugin;
 pub mod pod;
 pub mod recall;

@@ -34,7 +34,7 @@ pub(super) enum Outcome {
 }
 
 /// Whether the steps that follow still make sense.
-enum Progress {
+pub(super) enum Progress {
     Continue,
     /// Another writer of the status was quicker.
     Overtaken,
@@ -231,7 +231,11 @@ async fn report(context: &Context, job: &BuildJob, status: &BuildJobStatus) {
     }
 }
 
-async fn finish_remote(context: &Context, job: &BuildJob, verdict: &Verdict) -> Result<Progress, Error> {
+pub(super) async fn finish_remote(
+    context: &Context,
+    job: &BuildJob,
+    verdict: &Verdict,
+) -> Result<Progress, Error> {
     let Some(uuid) = observe::uuid(job) else {
         return Ok(Progress::Continue);
     };
@@ -250,7 +254,7 @@ async fn finish_remote(context: &Context, job: &BuildJob, verdict: &Verdict) -> 
 }
 
 /// Best effort: the verdict is in the BuildJob's status in any case.
-async fn notify(context: &Context, job: &BuildJob, verdict: &Verdict) {
+pub(super) async fn notify(context: &Context, job: &BuildJob, verdict: &Verdict) {
     let Some(job_uuid) = observe::uuid(job) else {
         return;
     };

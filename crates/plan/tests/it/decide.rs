@@ -11,7 +11,7 @@ mod wrapped;
 
 use bk_api::{Phase, VerdictCode};
 use bk_plan::{
-    decide::Action,
+    decide::{Action, departed},
     facts::PodFacts,
     recall::Creation,
     remote::RemoteState::{self, Acquired, Canceled, Finished, NeverRan, TimedOut, Unknown, Waiting},
@@ -21,6 +21,8 @@ use scene::{
     Scene, accepted, because, beside, buildkite, created, deleting, deleting_since, ended, evicted, failed,
     failed_in_init, in_init, pending, pod, preempted, running, scene, standalone, time, unscheduled, waiting,
 };
+
+use crate::fixtures::job;
 
 #[rstest]
 #[case::a_new_job(buildkite(), "create nightly; ask; again in 3s")]
@@ -441,6 +443,24 @@ fn a_verdict_is_on_record_and(#[case] scene: Scene, #[case] expected: &str) {
 #[case::loses_its_agent(pod(running(), ended(1, 20)), "write Failed AgentLost -1")]
 fn a_standalone_job(#[case] pod: PodFacts, #[case] expected: &str) {
     assert_eq!(standalone().running_since(10).pod(pod).at(23).decides(), expected);
+}
+
+#[rstest]
+#[case(RemoteState::Waiting, Some("finish"))]
+#[case(RemoteState::Acquired, Some("notify"))]
+#[case(RemoteState::Finished, None)]
+#[case(RemoteState::Canceled, None)]
+#[case(RemoteState::Unknown, None)]
+fn buildkite_hears_of_a_build_job_that_somebody_deleted(
+    #[case] state: RemoteState,
+    #[case] expected: Option<&str>,
+) {
+    let told = departed(&job("spec: { command: make }"), state).map(|action| match action {
+        Action::FinishRemote(verdict) if verdict.code == VerdictCode::BuildJobDeleted => "finish",
+        Action::Notify(verdict) if verdict.code == VerdictCode::BuildJobDeleted => "notify",
+        other => panic!("{other:?}"),
+    });
+    assert_eq!(told, expected);
 }
 
 #[test]
