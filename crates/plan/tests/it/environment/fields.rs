@@ -1,5 +1,7 @@
 //! Each field of both resources: what it changes in the pod.
 
+use std::collections::BTreeSet;
+
 use bk_api::BuildJob;
 use bk_plan::{pod::render, surroundings::Surroundings};
 use k8s_openapi::api::core::v1::Pod;
@@ -59,6 +61,10 @@ postgres: { image: postgres:18, command: [postgres] }
     "tolerations: [{ key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 600 }]"
 )]
 #[case("resources", "resources: { requests: { cpu: 2, memory: 4Gi }, limits: { memory: 4Gi } }")]
+#[case(
+    "workspace-volume",
+    "workspaceVolume: { ephemeral: { volumeClaimTemplate: { spec: { accessModes: [ReadWriteOnce], resources: { requests: { storage: 10Gi } } } } } }"
+)]
 fn a_build_jobs(#[case] name: &str, #[case] field: &str) {
     let found = surroundings(ENVIRONMENTS);
     let without = job("spec: { command: make }");
@@ -99,6 +105,23 @@ fn a_primary_environments(#[case] name: &str, #[case] field: &str) {
     let job = job("spec: { command: make, environment: go }");
     let difference = difference::between(&pod(&job, &found("")), &pod(&job, &found(field)));
     check(&format!("environment-{name}"), field, &difference);
+}
+
+/// They are where git runs, and nowhere else; those of an environment beside the job are nobody's.
+#[rstest]
+#[case::primary("environment: private", &["checkout"])]
+#[case::beside("extraContainers: [{ environment: private, startup: with }]", &[])]
+fn git_credentials_of_an_environment(#[case] field: &str, #[case] expected: &[&str]) {
+    let with = |credentials: &str| surroundings(&format!("private: {{ image: golang, {credentials} }}"));
+    let job = job(&format!("spec:\n  command: make\n  source: {{ repo: git@example.com:a/b }}\n  {field}\n"));
+    let credentials = "gitCredentials: { sshSecret: deploy-key, httpsSecret: git-password }";
+    let difference = difference::between(&pod(&job, &with("")), &pod(&job, &with(credentials)));
+    assert_eq!(difference.contains("secretName: deploy-key"), !expected.is_empty(), "{difference}");
+    let changed: BTreeSet<_> = difference
+        .lines()
+        .filter_map(|line| line.split_once("spec.containers[")?.1.split(']').next())
+        .collect();
+    assert_eq!(changed, expected.iter().copied().collect());
 }
 
 /// The same environment, in each of the places that it can have.

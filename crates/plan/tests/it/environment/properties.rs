@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use bk_api::{BuildEnvironmentSpec, BuildJob, container_use::ContainerUse};
 use bk_plan::{
     environment::resolve,
+    pod::render,
     surroundings::{Surroundings, wanted},
 };
 use proptest::prelude::*;
 
-use crate::fixtures::job;
+use crate::fixtures::{job, pod_settings};
 
 const NAMES: usize = 6;
 
@@ -91,6 +92,21 @@ proptest! {
     #[test]
     fn the_same_world_gives_the_same_result((job, found) in any_world()) {
         prop_assert_eq!(resolve(&job, &found), resolve(&job, &found));
+    }
+
+    #[test]
+    fn the_same_world_gives_the_same_pod((job, found) in any_world()) {
+        let pod = || render(&job, 0, &found, &pod_settings());
+        prop_assert_eq!(pod(), pod());
+        if let (Ok(resolved), Ok(pod)) = (resolve(&job, &found), pod()) {
+            let spec = pod.spec.expect("a pod has a spec");
+            let all = spec.containers.iter().chain(spec.init_containers.iter().flatten());
+            let names: Vec<_> = all.map(|container| container.name.as_str()).collect();
+            for part in &resolved.parts {
+                let times = names.iter().filter(|name| **name == part.container.name).count();
+                prop_assert_eq!(times, 1, "{} in {:?}", part.trail, names);
+            }
+        }
     }
 
     #[test]
