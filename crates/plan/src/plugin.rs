@@ -5,6 +5,7 @@
 
 mod list;
 
+pub(crate) use list::is_kubernetes;
 pub use list::{PluginError, kubernetes};
 
 use std::time::Duration;

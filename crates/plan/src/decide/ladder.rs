@@ -2,10 +2,12 @@
 //! record, and looked at again when it ends: none depends on an event that arrives.
 
 use jiff::{SignedDuration, Timestamp};
-use serde_json::Value;
 
 use super::Case;
-use crate::facts::{ContainerFacts, PodFacts};
+use crate::{
+    facts::{ContainerFacts, PodFacts},
+    plugin,
+};
 
 /// A time limit that a pod is under.
 #[derive(Clone, Copy)]
@@ -42,11 +44,7 @@ pub(super) fn taken_by(case: &Case<'_>, facts: &PodFacts) -> Option<Timestamp> {
 
 /// The rung of a job that runs, if it has one: its own, its plugin's, or the configuration's.
 pub(super) fn running(case: &Case<'_>, facts: &PodFacts) -> Option<Rung> {
-    let spec = &case.seen.job.spec;
-    let own = spec.timeout.map(std::time::Duration::from).and_then(|own| SignedDuration::try_from(own).ok());
-    let plugin = spec.kubernetes.as_ref().and_then(|plugin| plugin.get("jobActiveDeadlineSeconds"));
-    let plugin = plugin.and_then(Value::as_i64).map(SignedDuration::from_secs);
-    let limit = own.or(plugin).or(case.rules.timeouts.run)?;
+    let limit = plugin::time_limit(case.seen.job).or(case.rules.timeouts.run)?;
     let recorded = case.status.started_at.as_ref().map(|time| time.0);
     Some(Rung::since(case, limit, recorded.or(facts.started_at)))
 }

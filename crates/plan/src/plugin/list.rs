@@ -64,7 +64,7 @@ fn single_entry(entry: &Value) -> Option<(&str, &Value)> {
 }
 
 /// Whether a plugin's source is ours, however it is spelt: short or long, over HTTPS or SSH, with a version or without.
-fn is_kubernetes(source: &str) -> bool {
+pub(crate) fn is_kubernetes(source: &str) -> bool {
     let source = source.split('#').next().unwrap_or(source);
     if SHORT.contains(&source) {
         return true;

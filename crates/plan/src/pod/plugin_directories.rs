@@ -5,16 +5,16 @@
 use bk_api::BuildJob;
 use serde_json::Value;
 
-/// Full names of plugins that carry options for the operator.
-const OPTIONS: [&str; 2] = [
-    "github.com/buildkite-plugins/kubernetes-buildkite-plugin",
-    "github.com/buildkite-plugins/buildkite-operator-buildkite-plugin",
-];
+use crate::plugin;
+
+/// The plugin that the agent itself does not clone.
+const KNOWN_TO_AGENTS: &str = "github.com/buildkite-plugins/kubernetes-buildkite-plugin";
+/// Another plugin that carries options for the operator.
+const OPERATOR: &str = "github.com/buildkite-plugins/buildkite-operator-buildkite-plugin";
 
 /// Whether a plugin only carries options for the operator, under whatever version.
 fn is_option(name: &str) -> bool {
-    let full = full_name(name);
-    OPTIONS.contains(&full.split('#').next().unwrap_or_default())
+    plugin::is_kubernetes(name) || full_name(name).split('#').next() == Some(OPERATOR)
 }
 
 /// The names of those plugins in the JSON list that `BUILDKITE_PLUGINS` holds that only carry options for the operator, and
@@ -26,7 +26,7 @@ pub(crate) fn options(plugins: &str) -> Vec<String> {
         Value::String(name) => vec![name],
         _ => Vec::new(),
     });
-    names.filter(|name| is_option(name) && name != OPTIONS[0]).collect()
+    names.filter(|name| is_option(name) && name != KNOWN_TO_AGENTS).collect()
 }
 
 /// The directories to make for the job's plugins below `plugins_path`. The agent keeps plugins of each agent apart.
@@ -54,7 +54,10 @@ pub(super) fn standalone(plugins: &[Value]) -> Vec<Value> {
 /// The name of a plugin's directory, as the agent makes it from the plugin's full name.
 fn identifier(name: &str) -> String {
     let name = full_name(name);
-    let words = name.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
+    // Neither the scheme nor who asks is part of it.
+    let place = name.split_once("://").map_or(name.as_str(), |(_, place)| place);
+    let place = place.split_once('@').map_or(place, |(_, place)| place);
+    let words = place.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     words.collect::<Vec<_>>().join("-")
 }
 
@@ -95,6 +98,10 @@ mod tests {
         Some("github-com-buildkite-plugins-buildkite-operator-buildkite-plugin-v0-0-1")
     )]
     #[case("buildkite-operator", Some("github-com-buildkite-plugins-buildkite-operator-buildkite-plugin"))]
+    #[case(
+        "https://token@github.com/buildkite-plugins/kubernetes-buildkite-plugin.git#v1",
+        Some("github-com-buildkite-plugins-kubernetes-buildkite-plugin-git-v1")
+    )]
     #[case("docker#v5", None)]
     #[case("acme/kubernetes", None)]
     fn only_plugins_with_our_options_have_directories(#[case] name: &str, #[case] expected: Option<&str>) {
