@@ -1,4 +1,4 @@
-//! BuildEnvironments on a real kubelet: what a job runs in, beside and after; and nodes that it waits for.
+//! BuildEnvironments on a real kubelet: what a job runs in, and what runs before and beside it; and nodes that it waits for.
 
 use bk_api::{BuildJob, Phase, VerdictCode};
 use bk_e2e::scenario;
