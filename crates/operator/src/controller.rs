@@ -6,6 +6,7 @@
 
 mod act;
 mod departures;
+mod happenings;
 mod observe;
 mod recalls;
 mod reconcile;
@@ -74,6 +75,7 @@ struct Context {
     recorder: Recorder,
     failures: reconcile::Failures,
     recalls: recalls::Recalls,
+    happenings: happenings::Happenings,
 }
 
 /// What fills the caches.
@@ -111,6 +113,7 @@ impl Controller {
             remote,
             failures: reconcile::Failures::default(),
             recalls: recalls::Recalls::default(),
+            happenings: happenings::Happenings::default(),
         };
         let feeds = Feeds {
             jobs: job_feed,
@@ -146,9 +149,11 @@ impl Controller {
         let (freed, room) = mpsc::unbounded_channel();
         let remembering = context.clone();
         let pods = pods.inspect_ok(move |event| {
-            if matches!(event, watcher::Event::Delete(_))
-                && let Some(next) = remembering.recalls.next_in_line()
-            {
+            let watcher::Event::Delete(pod) = event else {
+                return;
+            };
+            remembering.happenings.forget(pod);
+            if let Some(next) = remembering.recalls.next_in_line() {
                 // The controller is gone only while the process ends.
                 let _ending = freed.send(next);
             }
@@ -162,6 +167,7 @@ impl Controller {
             .watches_stream(batch_jobs.touched_objects(), move |job| batch_job_owner(&job.metadata))
             .reconcile_on(into_stream(remote_changes))
             .reconcile_on(into_stream(room))
+            .reconcile_on(happenings::follow(&context))
             .reconcile_all_on(context.pods.relisted())
             .graceful_shutdown_on(shutdown.clone().cancelled_owned())
             .run(reconcile::reconcile, reconcile::error_policy, context)

@@ -9,6 +9,8 @@ use k8s_openapi::{
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
 
+use crate::facts::PodEvent;
+
 /// When Kubernetes itself ends and removes a Job. The operator does both sooner; this is for when there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Net {
@@ -33,6 +35,8 @@ pub struct BatchFacts {
     pub is_suspended: bool,
     /// Why it has failed, if it has: there will be no other pod.
     pub failed: Option<String>,
+    /// What the cluster says about it beyond its status, oldest first; empty if nobody has asked.
+    pub events: Vec<PodEvent>,
 }
 
 /// The Job around a pod: the same template, one pod, never a second.
@@ -79,6 +83,7 @@ impl BatchFacts {
             is_deleting: job.metadata.deletion_timestamp.is_some(),
             is_suspended: job.spec.as_ref().is_some_and(|spec| spec.suspend == Some(true)),
             failed,
+            events: Vec::new(),
         }
     }
 }

@@ -22,6 +22,7 @@
 //! - [`end`]: once the pod or the job has ended
 //! - [`cleanup`]: after the end
 //! - [`conditions`]: the conditions of the status
+//! - [`notice`]: what Buildkite is told about a wait
 //! - [`ladder`]: how long each step may take
 
 mod begin;
@@ -29,6 +30,7 @@ mod cleanup;
 mod conditions;
 mod end;
 mod ladder;
+mod notice;
 mod obstacle;
 mod start;
 mod wrapped;
@@ -45,7 +47,7 @@ use crate::{
     facts::PodFacts,
     plugin::PluginError,
     pod::PodSettings,
-    recall::Creation,
+    recall::{Creation, Explained},
     remote::{Remote, RemoteState},
     surroundings::Surroundings,
     verdicts::Blocker,
@@ -62,6 +64,8 @@ pub struct Observed<'a> {
     pub batch: Option<BatchFacts>,
     /// What this process knows about their creation.
     pub creation: Creation,
+    /// What this process has last told Buildkite that the job waits for.
+    pub explained: Option<Explained>,
     /// What Buildkite last said about the job. Standalone jobs have none.
     pub remote: Option<Remote>,
     /// What the job refers to by name.
@@ -160,6 +164,8 @@ pub enum Action {
     FinishRemote(Verdict),
     /// Put the reason on the job's timeline in Buildkite.
     Notify(Verdict),
+    /// Say on the job's timeline in Buildkite what it waits for.
+    Explain(String),
     /// Delete the BuildJob.
     DeleteJob {
         /// How it ended, if that is not on record: then it goes only if it is still the one that was observed.

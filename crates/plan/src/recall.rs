@@ -14,6 +14,17 @@ pub struct Recall {
     deleted: bool,
     /// What became of the creation of this attempt's pod.
     creation: Option<(u32, Creation)>,
+    /// What Buildkite was last told that the job waits for.
+    explained: Option<Explained>,
+}
+
+/// What Buildkite was told that a job waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Explained {
+    /// What was said.
+    pub text: String,
+    /// When.
+    pub at: Timestamp,
 }
 
 /// What is certain about the creation of an attempt's pod.
@@ -60,6 +71,16 @@ impl Recall {
     /// What is certain about the creation of an attempt's pod.
     pub fn creation(&self, attempt: u32) -> Creation {
         self.creation.filter(|(of, _)| *of == attempt).map(|(_, creation)| creation).unwrap_or_default()
+    }
+
+    /// Notes that Buildkite was told what the job waits for.
+    pub fn told(&mut self, text: String, at: Timestamp) {
+        self.explained = Some(Explained { text, at });
+    }
+
+    /// What Buildkite was last told that the job waits for.
+    pub fn explained(&self) -> Option<&Explained> {
+        self.explained.as_ref()
     }
 
     /// Lets a creation that failed be tried again at once: there may be room now.

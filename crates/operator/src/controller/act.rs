@@ -93,11 +93,20 @@ impl Round<'_> {
         match action {
             Action::CreatePod(pod) => return self.create(pod.as_ref()).await,
             Action::CreateBatchJob(batch_job) => return self.create(batch_job.as_ref()).await,
-            Action::DeletePod { name, uid } => workload::delete::<Pod>(context, name, uid).await?,
-            Action::DeleteBatchJob { name, uid } => workload::delete::<Job>(context, name, uid).await?,
+            Action::DeletePod { name, uid } => {
+                workload::delete::<Pod>(context, name, uid, PropagationPolicy::Background).await?;
+            }
+            // It stays until its pod is gone: nothing else would tell that that still runs.
+            Action::DeleteBatchJob { name, uid } => {
+                workload::delete::<Job>(context, name, uid, PropagationPolicy::Foreground).await?;
+            }
             Action::WriteStatus(status) => return self.write_status(status).await,
             Action::FinishRemote(verdict) => return finish_remote(context, job, verdict).await,
-            Action::Notify(verdict) => notify(context, job, verdict).await,
+            Action::Notify(verdict) => notify(context, job, &verdict.sentence()).await,
+            Action::Explain(reason) => {
+                notify(context, job, &format!("The job waits: {reason}")).await;
+                context.recalls.note(job, |recall| recall.told(reason.clone(), Timestamp::now()));
+            }
             Action::DeleteJob { unrecorded } => return self.delete_job(unrecorded.as_deref()).await,
         }
         Ok(Progress::Continue)
@@ -254,15 +263,12 @@ pub(super) async fn finish_remote(
 }
 
 /// Best effort: the verdict is in the BuildJob's status in any case.
-pub(super) async fn notify(context: &Context, job: &BuildJob, verdict: &Verdict) {
+pub(super) async fn notify(context: &Context, job: &BuildJob, text: &str) {
     let Some(job_uuid) = observe::uuid(job) else {
         return;
     };
-    let notification = Notification {
-        job_uuid,
-        detail: crop(&verdict.sentence(), NOTIFICATION_DETAIL_MAX),
-        timestamp: None,
-    };
+    let notification =
+        Notification { job_uuid, detail: crop(text, NOTIFICATION_DETAIL_MAX), timestamp: None };
     match context.buildkite.notify(&context.stack_key, vec![notification]).await {
         Ok(answer) => {
             for refused in answer.errors {

@@ -59,7 +59,7 @@ async fn try_to_tell(context: &Context, job: &BuildJob) -> Result<(), Error> {
     match decide::departed(job, state) {
         // If an agent was quicker, it is stopped with its pod.
         Some(Action::FinishRemote(verdict)) => act::finish_remote(context, job, &verdict).await.map(drop)?,
-        Some(Action::Notify(verdict)) => act::notify(context, job, &verdict).await,
+        Some(Action::Notify(verdict)) => act::notify(context, job, &verdict.sentence()).await,
         _ => {}
     }
     Ok(())

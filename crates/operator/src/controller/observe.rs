@@ -8,7 +8,7 @@ use bk_plan::{
     facts::PodFacts,
     intake,
     plugin::PluginError,
-    recall::{Creation, Recall},
+    recall::{Creation, Explained, Recall},
     remote::Remote,
     surroundings::Surroundings,
 };
@@ -30,6 +30,7 @@ pub(super) struct Observation<'a> {
     pub(super) job: Cow<'a, BuildJob>,
     pub(super) pod: Option<PodFacts>,
     pub(super) batch: Option<BatchFacts>,
+    pub(super) explained: Option<Explained>,
     pub(super) creation: Creation,
     pub(super) remote: Option<Remote>,
     pub(super) surroundings: Surroundings,
@@ -47,8 +48,10 @@ pub(super) async fn observe<'a>(
     let remote = context.remote.get(&ObjectRef::from_obj(job));
     let mut seen = Observation {
         job: Cow::Borrowed(job),
-        pod: pod.as_ref().map(PodFacts::of),
-        batch: batch_job.as_ref().map(BatchFacts::of),
+        pod: pod.map(|pod| PodFacts { events: context.happenings.of(&pod), ..PodFacts::of(&pod) }),
+        batch: batch_job
+            .map(|job| BatchFacts { events: context.happenings.of(&job), ..BatchFacts::of(&job) }),
+        explained: recall.explained().cloned(),
         creation,
         remote,
         surroundings: Surroundings::default(),

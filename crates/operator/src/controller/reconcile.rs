@@ -65,6 +65,7 @@ async fn round(job: &BuildJob, context: &Context) -> Result<Action, Error> {
         pod: observation.pod.clone(),
         batch: observation.batch.clone(),
         creation: observation.creation,
+        explained: observation.explained.clone(),
         remote: observation.remote,
         surroundings: observation.surroundings.clone(),
         unreadable: observation.unreadable.clone(),

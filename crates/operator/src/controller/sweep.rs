@@ -9,7 +9,10 @@ use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Pod},
     serde::de::DeserializeOwned,
 };
-use kube::{Api, Resource, ResourceExt, core::NamespaceResourceScope, runtime::reflector::ObjectRef};
+use kube::{
+    Api, Resource, ResourceExt, api::PropagationPolicy, core::NamespaceResourceScope,
+    runtime::reflector::ObjectRef,
+};
 
 use super::{Context, workload};
 use crate::{cache::Cache, error::Error};
@@ -75,5 +78,5 @@ where
     }
     let name = meta.name.as_deref().unwrap_or_default();
     tracing::warn!(kind = %K::kind(&()), name, build_job, "belongs to no BuildJob and is removed");
-    workload::delete::<K>(context, name, uid).await
+    workload::delete::<K>(context, name, uid, PropagationPolicy::Background).await
 }

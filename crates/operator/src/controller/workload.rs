@@ -10,7 +10,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, PostParams, Preconditions, PropagationPolicy},
+    api::{DeleteParams, ListParams, PostParams, Preconditions, PropagationPolicy},
     core::NamespaceResourceScope,
     runtime::reflector::ObjectRef,
 };
@@ -41,7 +41,7 @@ pub(super) async fn find(context: &Context, job: &BuildJob, creation: Creation) 
     };
     let (ask_for_pod, ask_for_job) = (ask && kind == WorkloadKind::Pod, ask && kind == WorkloadKind::Job);
     if let Some(batch_job) = get(context, &context.batch_jobs, &name, job, ask_for_job).await? {
-        let pod = pod_of(context, job, &batch_job);
+        let pod = pod_of(context, job, &batch_job).await?;
         return Ok(Workload { pod, batch_job: Some(batch_job) });
     }
     let pod = get(context, &context.pods, &name, job, ask_for_pod).await?;
@@ -49,13 +49,25 @@ pub(super) async fn find(context: &Context, job: &BuildJob, creation: Creation) 
 }
 
 /// The pod of a Job. There is never more than one that counts: a Job whose pod has failed makes no other.
-fn pod_of(context: &Context, job: &BuildJob, batch_job: &Job) -> Option<Pod> {
+///
+/// If the Job says that it has had one, and the cache shows none, the API server is asked.
+async fn pod_of(context: &Context, job: &BuildJob, batch_job: &Job) -> Result<Option<Pod>, Error> {
     let name = job.name_any();
     let pods = context.pods.all();
-    let pod = pods.iter().find(|pod| {
+    let cached = pods.iter().find(|pod| {
         pod.labels().get(names::LABEL_BUILD_JOB) == Some(&name) && is_owned_by(pod.as_ref(), batch_job)
-    })?;
-    Some(pod.as_ref().clone())
+    });
+    if let Some(pod) = cached {
+        return Ok(Some(pod.as_ref().clone()));
+    }
+    let counts = batch_job.status.as_ref().map(|status| [status.active, status.succeeded, status.failed]);
+    if job.is_terminal() || counts.into_iter().flatten().flatten().all(|count| count == 0) {
+        return Ok(None);
+    }
+    let ours = ListParams::default().labels(&format!("{}={name}", names::LABEL_BUILD_JOB));
+    let attempt = format!("list the pods of Job {}/{}", context.namespace, batch_job.name_any());
+    let found = api::<Pod>(context).list(&ours).await.map_err(Error::kubernetes(attempt))?;
+    Ok(found.into_iter().find(|pod| is_owned_by(pod, batch_job)))
 }
 
 async fn get<K>(
@@ -108,14 +120,19 @@ where
 }
 
 /// Deletes exactly the object that was looked at, and what it owns.
-pub(super) async fn delete<K>(context: &Context, name: &str, uid: &str) -> Result<(), Error>
+pub(super) async fn delete<K>(
+    context: &Context,
+    name: &str,
+    uid: &str,
+    policy: PropagationPolicy,
+) -> Result<(), Error>
 where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     K: Clone + Debug + DeserializeOwned,
 {
     let kind = K::kind(&());
     let params = DeleteParams {
-        propagation_policy: Some(PropagationPolicy::Background),
+        propagation_policy: Some(policy),
         preconditions: Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None }),
         ..DeleteParams::default()
     };

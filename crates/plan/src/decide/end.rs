@@ -1,6 +1,6 @@
 //! Once the pod or the job has ended: find out how, record it, tell who has to be told.
 
-use bk_api::{BuildJobStatus, Phase, Verdict, verdict::Course};
+use bk_api::{BuildJobStatus, Phase, Verdict, VerdictCode, verdict::Course};
 use jiff::SignedDuration;
 
 use super::{Action, Case, Decision, begin, cleanup};
@@ -79,7 +79,14 @@ fn by_exit_status(case: &Case<'_>, facts: &PodFacts) -> Decision {
             return Decision::wait(false, left);
         }
     }
-    case.conclude(verdicts::by_exit_status(facts))
+    let (phase, verdict) = verdicts::by_exit_status(facts);
+    let mut decision = case.conclude((phase, verdict.clone()));
+    // Buildkite has an exit status from the agent, and nothing of what is behind it.
+    let is_plain = matches!(verdict.code, VerdictCode::Passed | VerdictCode::CommandFailed);
+    if !is_plain && !case.is_standalone() {
+        decision.actions.push(Action::Notify(verdict));
+    }
+    decision
 }
 
 fn standalone(case: &Case<'_>, facts: &PodFacts) -> Decision {

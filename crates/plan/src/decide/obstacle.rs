@@ -3,7 +3,7 @@
 use bk_api::{BuildJobStatus, VerdictCode, build_job::WorkloadKind, names};
 use jiff::SignedDuration;
 
-use super::{Case, Decision, conditions, ladder};
+use super::{Case, Decision, conditions, ladder, notice};
 use crate::{recall::Creation, verdicts::Blocker};
 
 /// How long to leave a full quota alone, unless a pod of ours ends.
@@ -16,12 +16,7 @@ const PAUSES: (SignedDuration, SignedDuration) =
 pub(super) fn decide(case: &Case<'_>, blocker: &Blocker) -> Decision {
     let code = blocker.verdict.code;
     let waited = ladder::elapsed(case, conditions::not_created_since(&case.status));
-    let patience = match code {
-        // Whoever sets up a namespace creates one thing after the other.
-        VerdictCode::ServiceAccountMissing => case.rules.image_pull_grace,
-        _ if blocker.permanent => SignedDuration::ZERO,
-        _ => case.rules.timeouts.schedule,
-    };
+    let patience = patience(case, blocker);
     if waited >= patience {
         return case.fail_unacquired(blocker.verdict.clone());
     }
@@ -37,7 +32,22 @@ pub(super) fn decide(case: &Case<'_>, blocker: &Blocker) -> Decision {
     if lasts && status.waiting_for != case.status.waiting_for {
         decision.actions.push(Case::write(status));
     }
+    // The next attempt is soon enough for a notice.
+    let look_again = decision.look_again;
+    let since = conditions::not_created_since(&case.status).or(Some(case.seen.now));
+    notice::add(case, &mut decision, &blocker.verdict.message, since);
+    decision.look_again = look_again;
     decision
+}
+
+/// How long to wait for it to pass.
+pub(super) fn patience(case: &Case<'_>, blocker: &Blocker) -> SignedDuration {
+    match blocker.verdict.code {
+        // Whoever sets up a namespace creates one thing after the other.
+        VerdictCode::ServiceAccountMissing => case.rules.image_pull_grace,
+        _ if blocker.permanent => SignedDuration::ZERO,
+        _ => case.rules.timeouts.schedule,
+    }
 }
 
 /// The status while the pod cannot be created.

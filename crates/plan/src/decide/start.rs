@@ -4,7 +4,7 @@ use bk_api::{BuildJobStatus, Phase};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Case, Decision, WITHOUT_EVENT, ladder, not_at_once};
+use super::{Case, Decision, WITHOUT_EVENT, ladder, not_at_once, notice};
 use crate::{facts::PodFacts, remote::RemoteState, verdicts};
 
 /// How old Buildkite's word may become while an agent has the job. A node that has died says no more, an agent
@@ -44,6 +44,9 @@ pub(super) fn decide(case: &Case<'_>, facts: &PodFacts) -> Decision {
     let overdue = ladder::until_overdue(case, facts);
     let look_again = [Some(look_again), rung, unsettled, overdue].into_iter().flatten().min();
     decision.look_again = look_again.map(not_at_once);
+    if let Some(reason) = case.current().waiting_for.filter(|_| acquired.is_none()) {
+        notice::add(case, &mut decision, &reason, facts.created_at);
+    }
     decision
 }
 
@@ -130,11 +133,9 @@ fn lasts(facts: &PodFacts) -> bool {
     facts.unscheduled.is_some() || verdicts::blocker(facts).is_some()
 }
 
-/// Whether the job waits for something else than before. The kubelet puts the same failure in two ways by
-/// turns, as an attempt and as the pause after it: that is no news.
+/// Whether the job waits for something else than before.
 fn tells_more(new: &BuildJobStatus, old: &BuildJobStatus) -> bool {
-    let subject = |status: &BuildJobStatus| {
-        status.waiting_for.as_deref().map(|text| text.split(" cannot be ").next().unwrap_or(text).to_owned())
-    };
+    let subject =
+        |status: &BuildJobStatus| status.waiting_for.as_deref().map(|text| notice::subject(text).to_owned());
     subject(new) != subject(old)
 }

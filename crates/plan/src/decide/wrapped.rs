@@ -3,7 +3,7 @@
 use bk_api::{BuildJobStatus, Phase};
 use jiff::SignedDuration;
 
-use super::{Case, Decision, WITHOUT_EVENT, cleanup, start};
+use super::{Case, Decision, WITHOUT_EVENT, cleanup, notice, obstacle, start};
 use crate::{batch::BatchFacts, remote::RemoteState, verdicts};
 
 pub(super) fn decide(case: &Case<'_>, batch: &BatchFacts) -> Decision {
@@ -18,24 +18,35 @@ pub(super) fn decide(case: &Case<'_>, batch: &BatchFacts) -> Decision {
         // Whoever has suspended it decides how long that takes.
         return explain(case, "its Job to be resumed: it is suspended", WITHOUT_EVENT);
     }
+    let obstacle = batch.events.iter().rev().find(|event| event.reason == "FailedCreate");
+    let obstacle = obstacle.map(|event| verdicts::not_created(403, &event.message));
     let active = batch.active_since.map(|since| case.seen.now.duration_since(since)).unwrap_or_default();
     let limit = case.rules.timeouts.schedule;
+    if let Some(blocker) = &obstacle
+        && active >= obstacle::patience(case, blocker)
+    {
+        return case.fail_unacquired(blocker.verdict.clone());
+    }
     if active >= limit {
         return case.fail_unacquired(verdicts::start_timeout(None, limit.as_secs()));
     }
     if active < start::SETTLING {
         return Decision::wait(ask, start::SETTLING - active);
     }
-    explain(case, "its Job to get a pod", limit - active)
+    let reason =
+        obstacle.map_or_else(|| "its Job to get a pod".to_owned(), |blocker| blocker.verdict.message);
+    explain(case, &reason, limit - active)
 }
 
 /// Says what the job waits for, if that is news.
-fn explain(case: &Case<'_>, waiting_for: &str, look_again: SignedDuration) -> Decision {
+fn explain(case: &Case<'_>, words: &str, look_again: SignedDuration) -> Decision {
     let mut decision = Decision::wait(!case.is_standalone(), look_again);
-    if case.status.waiting_for.as_deref() != Some(waiting_for) {
-        let waiting_for = Some(waiting_for.to_owned());
+    if case.status.waiting_for.as_deref() != Some(words) {
+        let waiting_for = Some(words.to_owned());
         decision.actions.push(Case::write(BuildJobStatus { waiting_for, ..case.current() }));
     }
+    let since = case.seen.batch.as_ref().and_then(|batch| batch.active_since);
+    notice::add(case, &mut decision, words, since);
     decision
 }
 

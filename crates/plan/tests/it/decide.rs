@@ -3,6 +3,7 @@
 
 mod conditions;
 mod ladder;
+mod notices;
 mod obstacles;
 mod properties;
 mod reasons;
@@ -77,20 +78,18 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 #[case::in_time(buildkite().pod(pod(pending(), pending())).word(Waiting, 9).at(10), "ask; again in 1m 21s")]
 #[case::a_pod_that_could_not_be_made_for_long(
     buildkite().pod(created(1_000, unscheduled(pod(pending(), pending())))).word(Waiting, 1_000).at(1_001),
-    "write Starting (waits for a node (Unschedulable: 0/3 nodes)); ask; again in 1m 59s"
+    "write Starting (waits for a node (Unschedulable: 0/3 nodes)); ask; again in 9s"
 )]
 #[case::a_registry_that_is_away_when_a_node_was_found_at_last(
     buildkite().pod(accepted(100, pod(waiting("ErrImagePull", "timeout"), running()))).at(101),
-    "write Starting (waits for image busybox of container container-0 cannot be had: ErrImagePull: timeout); \
-     ask; again in 29s"
+    "write Starting (waits for image busybox of container container-0 cannot be had: ErrImagePull: timeout); explain image; ask; again in 29s"
 )]
 #[case::a_registry_that_is_away_when_the_init_container_is_done_at_last(
     buildkite().pod(PodFacts {
         init: in_init(ended(0, 70)).init,
         ..pod(waiting("ErrImagePull", "timeout"), running())
     }).at(71),
-    "write Starting (waits for image busybox of container container-0 cannot be had: ErrImagePull: timeout); \
-     ask; again in 29s"
+    "write Starting (waits for image busybox of container container-0 cannot be had: ErrImagePull: timeout); explain image; ask; again in 29s"
 )]
 #[case::an_image_that_does_not_exist(
     buildkite().pod(pod(waiting("ErrImagePull", "manifest unknown"), running())).at(3),
@@ -102,15 +101,14 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::a_registry_that_is_away(
     buildkite().pod(pod(waiting("ErrImagePull", "timeout"), running())).at(11),
-    "write Starting (waits for image busybox of container container-0 cannot be had: ErrImagePull: timeout); \
-     ask; again in 20s"
+    "write Starting (waits for image busybox of container container-0 cannot be had: ErrImagePull: timeout); explain image; ask; again in 20s"
 )]
 #[case::the_same_failure_in_other_words(
     buildkite()
         .pod(pod(waiting("ImagePullBackOff", "back-off"), running()))
         .waiting_for("image busybox of container container-0 cannot be had: ErrImagePull: timeout")
         .at(12),
-    "ask; again in 19s"
+    "explain image; ask; again in 19s"
 )]
 #[case::a_registry_that_is_away_for_too_long(
     buildkite().pod(pod(waiting("ErrImagePull", "timeout"), running())).at(31),
@@ -158,7 +156,7 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::no_node(
     buildkite().pod(unscheduled(pod(pending(), pending()))).at(10),
-    "write Starting (waits for a node (Unschedulable: 0/3 nodes)); ask; again in 1m 51s"
+    "write Starting (waits for a node (Unschedulable: 0/3 nodes)); ask; again in 1s"
 )]
 #[case::no_node_for_too_long(
     buildkite().pod(unscheduled(pod(pending(), pending()))).at(121),
@@ -248,7 +246,7 @@ fn while_it_runs(#[case] scene: Scene, #[case] expected: &str) {
 #[case::well(pod(ended(0, 20), running()), Some((Finished, 21)), 21, "write Succeeded Passed 0")]
 #[case::badly(pod(ended(3, 20), running()), Some((Finished, 21)), 21, "write Failed CommandFailed 3")]
 #[case::out_of_memory(
-    pod(because("OOMKilled", 137, 20), running()), Some((Finished, 21)), 21, "write Failed OutOfMemory 137"
+    pod(because("OOMKilled", 137, 20), running()), Some((Finished, 21)), 21, "write Failed OutOfMemory 137; notify OutOfMemory"
 )]
 #[case::killed_and_the_kubelet_has_not_said_why(
     pod(ended(137, 20), running()), Some((Finished, 21)), 21, "again in 9s"
@@ -260,48 +258,48 @@ fn while_it_runs(#[case] scene: Scene, #[case] expected: &str) {
     failed(pod(ended(137, 20), ended(0, 21))), Some((Finished, 21)), 22, "write Failed CommandFailed 137"
 )]
 #[case::evicted_while_it_stopped(
-    evicted(pod(ended(0, 20), running())), Some((Finished, 21)), 21, "write Failed Evicted -1"
+    evicted(pod(ended(0, 20), running())), Some((Finished, 21)), 21, "write Failed Evicted -1; notify Evicted"
 )]
 #[case::evicted_and_killed(
-    evicted(pod(ended(137, 20), running())), Some((Finished, 21)), 21, "write Failed Evicted 137"
+    evicted(pod(ended(137, 20), running())), Some((Finished, 21)), 21, "write Failed Evicted 137; notify Evicted"
 )]
 #[case::evicted_and_cancelled_by_its_agent(
-    evicted(pod(ended(255, 20), running())), Some((Finished, 21)), 21, "write Failed Evicted 255"
+    evicted(pod(ended(255, 20), running())), Some((Finished, 21)), 21, "write Failed Evicted 255; notify Evicted"
 )]
 #[case::evicted_after_it_had_failed(
     evicted(pod(ended(3, 20), running())), Some((Finished, 21)), 21, "write Failed CommandFailed 3"
 )]
 #[case::deleted_and_killed(
-    deleting_since(18, pod(ended(143, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed PodDeleted 143"
+    deleting_since(18, pod(ended(143, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed PodDeleted 143; notify PodDeleted"
 )]
 #[case::deleted_and_killed_at_once(
-    deleting_since(20, pod(ended(137, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed PodDeleted 137"
+    deleting_since(20, pod(ended(137, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed PodDeleted 137; notify PodDeleted"
 )]
 #[case::deleted_and_stopped_with_a_status_of_its_own(
-    deleting_since(18, pod(ended(3, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed PodDeleted 3"
+    deleting_since(18, pod(ended(3, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed PodDeleted 3; notify PodDeleted"
 )]
 #[case::deleted_and_stopped_in_good_order(
-    deleting_since(18, pod(ended(0, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed PodDeleted -1"
+    deleting_since(18, pod(ended(0, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed PodDeleted -1; notify PodDeleted"
 )]
 #[case::deleted_after_it_had_failed(
     deleting_since(20, pod(ended(3, 20), running())), Some((Finished, 21)), 21, "write Failed CommandFailed 3"
 )]
 #[case::deleted_after_it_had_been_killed(
     deleting_since(24, pod(because("OOMKilled", 137, 20), running())), Some((Finished, 25)), 25,
-    "write Failed OutOfMemory 137"
+    "write Failed OutOfMemory 137; notify OutOfMemory"
 )]
 #[case::deleted_after_it_had_passed(
     deleting_since(21, pod(ended(0, 20), running())), Some((Finished, 21)), 21, "write Succeeded Passed 0"
 )]
 #[case::preempted_and_killed(
-    preempted(18, pod(ended(143, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed Preempted 143"
+    preempted(18, pod(ended(143, 20), ended(0, 20))), Some((Finished, 21)), 21, "write Failed Preempted 143; notify Preempted"
 )]
 #[case::preempted_after_it_had_passed(
     preempted(21, pod(ended(0, 20), running())), Some((Finished, 21)), 21, "write Succeeded Passed 0"
 )]
 #[case::evicted_and_then_deleted(
     deleting_since(30, evicted(pod(ended(137, 20), ended(137, 20)))), Some((Finished, 31)), 31,
-    "write Failed Evicted 137"
+    "write Failed Evicted 137; notify Evicted"
 )]
 #[case::the_kubelet_is_late(pod(running(), running()), Some((Finished, 21)), 22, "again in 30s")]
 #[case::the_kubelet_is_too_late(pod(running(), running()), Some((Finished, 21)), 51, "write Failed ResultUnknown")]

@@ -21,7 +21,7 @@ fn minutes(scene: Scene) -> Scene {
 #[rstest]
 #[case::no_node_in_time(
     buildkite().pod(created(1, unscheduled(pod(pending(), pending())))).at(120),
-    "write Starting (waits for a node (Unschedulable: 0/3 nodes)); ask; again in 1s"
+    "write Starting (waits for a node (Unschedulable: 0/3 nodes)); explain a; ask; again in 1s"
 )]
 #[case::no_node(
     buildkite().pod(created(1, unscheduled(pod(pending(), pending())))).at(121),

@@ -41,7 +41,7 @@ fn tried(scene: Scene) -> Scene {
      again in 30s"
 )]
 #[case::a_quota_that_is_still_full(
-    tried(buildkite().not_created_since(1, IN_WORDS).at(61)), 403, QUOTA, "ask; again in 30s"
+    tried(buildkite().not_created_since(1, IN_WORDS).at(61)), 403, QUOTA, "explain there; ask; again in 30s"
 )]
 #[case::a_quota_that_is_full_for_too_long(
     tried(buildkite().not_created_since(1, IN_WORDS).at(121)), 403, QUOTA,
@@ -65,7 +65,7 @@ fn tried(scene: Scene) -> Scene {
 )]
 #[case::an_api_server_that_is_down_for_long(
     tried(buildkite().not_created_since(2, "the API server cannot take the job's pod now: down").at(18)), 503, "down",
-    "ask; again in 16s"
+    "explain the; ask; again in 16s"
 )]
 fn the_api_server_answers(
     #[case] scene: Scene,

@@ -10,7 +10,7 @@ use bk_plan::{
     decide::{Action, Decision, Observed, decide, not_created},
     facts::{ContainerFacts, ContainerState, Ended, PodFacts, Told},
     plugin::PluginError,
-    recall::Creation,
+    recall::{Creation, Explained},
     remote::{Remote, RemoteState},
     surroundings::Surroundings,
     verdicts,
@@ -28,6 +28,7 @@ pub(crate) struct Scene {
     batch: Option<BatchFacts>,
     pub(crate) remote: Option<Remote>,
     creation: Creation,
+    explained: Option<Explained>,
     unreadable: Option<PluginError>,
     pub(crate) now: Timestamp,
 }
@@ -56,6 +57,7 @@ pub(crate) fn scene(yaml: &str) -> Scene {
         batch: None,
         remote: None,
         creation: Creation::Unknown,
+        explained: None,
         unreadable: None,
         now: time(0),
     }
@@ -149,6 +151,12 @@ impl Scene {
         self
     }
 
+    /// Buildkite was told that the job waits for this.
+    pub(crate) fn explained(mut self, text: &str, seconds: i64) -> Self {
+        self.explained = Some(Explained { text: text.to_owned(), at: time(seconds) });
+        self
+    }
+
     /// What this process knows about the creation of the pod.
     pub(crate) fn creation(mut self, creation: Creation) -> Self {
         self.creation = creation;
@@ -188,6 +196,7 @@ impl Scene {
             pod: self.pod.clone(),
             batch: self.batch.clone(),
             creation: self.creation,
+            explained: self.explained.clone(),
             remote: self.remote,
             surroundings: Surroundings::default(),
             unreadable: self.unreadable.clone(),
@@ -262,6 +271,7 @@ fn in_words(action: &Action) -> String {
             format!("finish {:?} {}", verdict.code, verdict.exit_status.unwrap_or_default())
         }
         Action::Notify(verdict) => format!("notify {:?}", verdict.code),
+        Action::Explain(reason) => format!("explain {}", reason.split(' ').next().unwrap_or_default()),
         Action::DeleteJob { unrecorded: None } => "delete the job".to_owned(),
         Action::DeleteJob { unrecorded: Some(status) } => format!("delete the job, {:?}", status.phase),
     }
@@ -294,6 +304,7 @@ pub(crate) fn batch_job() -> BatchFacts {
         is_deleting: false,
         is_suspended: false,
         failed: None,
+        events: Vec::new(),
     }
 }
 

@@ -34,7 +34,7 @@ fn failed() -> BatchFacts {
 #[case::its_pod_is_about_to_come(buildkite().batch(batch_job()).at(2), "ask; again in 2s")]
 #[case::its_pod_does_not_come(
     buildkite().batch(batch_job()).at(11),
-    "write Pending (waits for its Job to get a pod); ask; again in 1m 50s"
+    "write Pending (waits for its Job to get a pod); explain its; ask; again in 1m 50s"
 )]
 #[case::its_pod_does_not_come_for_too_long(
     buildkite().batch(batch_job()).at(121),
@@ -42,11 +42,11 @@ fn failed() -> BatchFacts {
 )]
 #[case::suspended(
     buildkite().batch(suspended()).at(11),
-    "write Pending (waits for its Job to be resumed: it is suspended); ask; again in 5m"
+    "write Pending (waits for its Job to be resumed: it is suspended); explain its; ask; again in 5m"
 )]
 #[case::suspended_for_days(
     buildkite().batch(suspended()).waiting_for("its Job to be resumed: it is suspended").at(500_000),
-    "ask; again in 5m"
+    "explain its; ask; again in 5m"
 )]
 #[case::cancelled_while_it_is_suspended(
     buildkite().spawned().batch(suspended()).word(Canceled, 10).at(11),

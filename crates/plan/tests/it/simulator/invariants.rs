@@ -1,6 +1,6 @@
 //! What must hold in every world, whatever goes wrong in it.
 
-use bk_api::{BuildJob, BuildJobStatus, Phase, Verdict, VerdictCode};
+use bk_api::{BuildJob, BuildJobStatus, Phase, Verdict, VerdictCode, verdict::Chapter};
 use bk_plan::{
     decide::{Action, Decision, Observed},
     remote::RemoteState,
@@ -30,7 +30,9 @@ pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<St
             {
                 return Some(format!("a job that is {remote:?} is finished by us"));
             }
-            Action::FinishRemote(_) | Action::Notify(_) if seen.job.spec.buildkite.is_none() => {
+            Action::FinishRemote(_) | Action::Notify(_) | Action::Explain(_)
+                if seen.job.spec.buildkite.is_none() =>
+            {
                 return Some("Buildkite is told about a standalone job".to_owned());
             }
             Action::WriteStatus(new) if new.attempt < status.attempt => {
@@ -82,8 +84,9 @@ pub(crate) fn before_delete(world: &mut World, uid: &str) {
 }
 
 /// Buildkite is told that the agent was lost.
-pub(crate) fn of_notice(world: &mut World) {
-    if !world.disturbed {
+pub(crate) fn of_notice(world: &mut World, verdict: &Verdict) {
+    let is_loss = matches!(verdict.code.about().chapter, Chapter::Loss | Chapter::Agent);
+    if is_loss && !world.disturbed {
         world.violate("a loss is reported that never happened");
     }
 }

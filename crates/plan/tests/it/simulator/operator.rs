@@ -143,6 +143,7 @@ impl World {
             pod: self.pod(job),
             batch: None,
             creation: self.operator.recall.creation(job.status_or_default().attempt),
+            explained: self.operator.recall.explained().cloned(),
             remote: self.operator.states.remote,
             unreadable: None,
             surroundings: Surroundings::default(),
@@ -269,7 +270,8 @@ impl World {
                 let result = buildkite.finish(verdict.exit_status.unwrap_or(-1));
                 return result.map_err(|_| Failure::Refused);
             }
-            Action::Notify(_) => super::invariants::of_notice(self),
+            Action::Notify(verdict) => super::invariants::of_notice(self, &verdict),
+            Action::Explain(reason) => self.operator.recall.told(reason, timestamp(self.now)),
             Action::DeleteJob { unrecorded } => {
                 if let Some(status) = unrecorded {
                     let Some(job) = self.job.clone() else {
@@ -425,6 +427,7 @@ fn name_of(action: &Action) -> String {
         }
         Action::FinishRemote(verdict) => format!("finish {:?}", verdict.code),
         Action::Notify(verdict) => format!("notify {:?}", verdict.code),
+        Action::Explain(reason) => format!("explain {reason}"),
         Action::DeleteJob { unrecorded } => {
             format!("delete job {:?}", unrecorded.as_ref().map(|status| status.phase))
         }
