@@ -22,8 +22,25 @@ const LISTED: usize = 20;
 static SCHEMAS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
     let mut generator = SchemaGenerator::default();
     generator.subschema_for::<KubernetesPlugin>();
-    generator.take_definitions(false)
+    let mut schemas = generator.take_definitions(false);
+    schemas.values_mut().for_each(prune);
+    schemas
 });
+
+/// Leaves of a schema only which keys there are: descriptions are most of it, and it stays in memory.
+fn prune(schema: &mut Value) {
+    let Value::Object(schema) = schema else { return };
+    schema.retain(|key, _| {
+        ["$ref", "properties", "additionalProperties", "items", "anyOf", "allOf"].contains(&key.as_str())
+    });
+    for (key, value) in schema {
+        match value {
+            Value::Object(properties) if key == "properties" => properties.values_mut().for_each(prune),
+            Value::Array(choices) => choices.iter_mut().for_each(prune),
+            value => prune(value),
+        }
+    }
+}
 
 /// Reads `value`, which stands at `path`, as a `T`. Nulls count as absent. A field of the wrong type and a field that `T` does
 /// not have are refused with their path.

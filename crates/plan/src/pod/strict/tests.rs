@@ -48,3 +48,13 @@ fn quantities_maps_and_empty_values_pass() {
     let spec: PodSpec = read(&value, "podSpec").unwrap();
     assert_eq!(spec.containers.len(), 1);
 }
+
+#[test]
+fn schemas_are_small_enough_to_keep() {
+    let size = Value::Object(SCHEMAS.clone()).to_string().len();
+    assert!(size < 100_000, "{size} bytes");
+    assert!(
+        SCHEMAS.values().any(|schema| schema["properties"].get("initContainers").is_some()),
+        "pods are among them"
+    );
+}
