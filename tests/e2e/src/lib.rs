@@ -10,7 +10,7 @@
 //! - [`operator`]: the operator's process
 //! - [`audit`]: what it has asked of the API server
 //! - [`registry`]: a registry that images are pulled from, or not
-//! - [`repository`]: a git repository that pods can clone
+//! - [`repository`], [`private_repository`]: a git repository that pods can clone, for everybody or with a key
 //! - [`wait`]: waiting for conditions
 //! - [`diagnose`]: what a failed test prints
 
@@ -20,6 +20,7 @@ pub mod cluster;
 pub mod diagnose;
 pub mod environment;
 pub mod operator;
+pub mod private_repository;
 pub mod record;
 pub mod registry;
 pub mod repository;

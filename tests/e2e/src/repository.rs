@@ -4,7 +4,7 @@ use std::{
     fs,
     net::{IpAddr, TcpListener},
     os::unix::fs::PermissionsExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
@@ -16,7 +16,7 @@ pub struct Repository {
     /// Its address for clients.
     pub url: String,
     daemon: Child,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl Repository {
@@ -58,7 +58,14 @@ impl Repository {
             .stderr(Stdio::null())
             .spawn()
             .context("cannot start git daemon")?;
-        Ok(Self { url: format!("git://{host}:{port}/repo.git"), daemon, _directory: directory })
+        Ok(Self { url: format!("git://{host}:{port}/repo.git"), daemon, directory })
+    }
+}
+
+impl Repository {
+    /// Where it is on this machine.
+    pub fn path(&self) -> PathBuf {
+        self.directory.path().join("srv/repo.git")
     }
 }
 

@@ -47,7 +47,7 @@ const fn package(need: Need, name: &'static str, proof: &'static [&'static str])
 }
 
 /// Beyond what the smallest Debian has.
-const PACKAGES: [Package; 14] = [
+const PACKAGES: [Package; 15] = [
     package(Need::Cluster, "containerd", &["containerd"]),
     package(Need::Cluster, "containernetworking-plugins", &["/usr/lib/cni/bridge", "/opt/cni/bin/bridge"]),
     package(Need::Cluster, "gcc", &["cc"]),
@@ -61,6 +61,7 @@ const PACKAGES: [Package; 14] = [
     package(Need::Rootfs, "mmdebstrap", &["mmdebstrap"]),
     package(Need::Toolbox, "busybox-static", &["/usr/share/doc/busybox-static"]),
     package(Need::Tests, "git", &["git"]),
+    package(Need::Tests, "openssh-server", &["/usr/sbin/sshd"]),
     package(Need::Browser, "chromium", &["chromium"]),
 ];
 

@@ -1,6 +1,7 @@
 //! BuildJob → Pod, as a reviewer would want to see it.
 
 mod properties;
+mod settings;
 
 use bk_api::BuildJob;
 use bk_plan::{

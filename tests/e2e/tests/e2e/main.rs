@@ -5,9 +5,12 @@
 mod buildkite_jobs;
 mod cancel;
 mod commands;
+mod credentials;
 mod environments;
 mod images;
 mod kubectl_jobs;
+mod pods;
 mod restart;
+mod restricted;
 mod schema;
 mod unstartable;

@@ -1,0 +1,85 @@
+//! Ways to make a job's pod: init containers of the operator's own, workspaces that stay, plugins that are none, other users.
+
+use bk_e2e::{World, scenario};
+
+/// Runs a step and returns its log; it must pass.
+async fn passes(world: &World, step: &str) -> anyhow::Result<String> {
+    let steps = format!("agents: {{queue: bk-operator}}\nsteps:\n{step}");
+    let build = world.buildkite.build(&world.repository.url, &steps).await?;
+    let job = world.buildkite.ended(build.jobs[0].id).await?;
+    let log = world.buildkite.log(build.jobs[0].id).await?;
+    assert_eq!(job.exit_status, Some(0), "{log}");
+    Ok(log)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_init_container_delivers_the_agent_and_others_check_images() {
+    scenario(async |world| {
+        world.cluster.configure("pod_config", "agentDelivery: init\nimageCheck: init").await?;
+        let _operator = world.operator().await?;
+        let image = &world.environment.toolbox_image;
+        let step = format!("- {{command: ./hello.sh, image: \"{image}\"}}");
+        assert!(passes(world, &step).await?.contains("hello from the repository"));
+        let list = world
+            .cluster
+            .kubectl(&["get", "events", "-o", "jsonpath={.items[*].involvedObject.fieldPath}"], None)?;
+        for name in ["copy-agent", "imagecheck-0"] {
+            assert!(list.contains(&format!("initContainers{{{name}}}")), "{name} has run: {list}");
+        }
+        world.cluster.no_pods().await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_workspace_that_stays_serves_the_next_job() {
+    scenario(async |world| {
+        let directory = tempfile::tempdir()?;
+        let path = directory.path().display();
+        world.cluster.configure("pod_config", &format!("workspaceVolume: {{hostPath: {{path: {path}}}}}\nworkspaceSubPathExpr: $(BUILDKITE_PIPELINE_SLUG)/one")).await?;
+        let _operator = world.operator().await?;
+        let steps = "agents: {queue: bk-operator}\nsteps: [{command: './hello.sh; touch ../left-behind'}, wait, {command: 'ls ..; ./hello.sh'}]";
+        let build = world.buildkite.build(&world.repository.url, steps).await?;
+        for (job, is_second) in [(build.jobs.first(), false), (build.jobs.last(), true)] {
+            let job = job.expect("the build has jobs");
+            let ended = world.buildkite.ended(job.id).await?;
+            let log = world.buildkite.log(job.id).await?;
+            assert_eq!(ended.exit_status, Some(0), "{log}");
+            assert_eq!(log.contains("left-behind\r\n"), is_second, "{log}");
+        }
+        world.cluster.no_pods().await
+    })
+    .await;
+}
+
+/// The names are no repositories: whoever tried to clone them would fail.
+#[tokio::test(flavor = "multi_thread")]
+async fn plugins_that_carry_options_are_not_cloned() {
+    scenario(async |world| {
+        let _operator = world.operator().await?;
+        let step = "- command: ./hello.sh\n  plugins:\n  - buildkite-operator#v0.0.1: {}\n  - kubernetes#v9: {podSpec: {}}\n";
+        let log = passes(world, step).await?;
+        assert!(log.contains("already checked out") && !log.contains("git clone -v --recursive -- https"), "{log}");
+        world.cluster.no_pods().await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn containers_of_different_users_share_the_checkout() {
+    scenario(async |world| {
+        let _operator = world.operator().await?;
+        let image = &world.environment.toolbox_image;
+        let step = format!(
+            "- plugins:\n  - kubernetes:\n      podSpec:\n        containers:\n\
+             \x20       - {{image: \"{image}\", command: [\"./hello.sh; id; echo first > turn; echo $HOME; touch $HOME/x\"], securityContext: {{runAsUser: 3333}}}}\n\
+             \x20       - {{image: \"{image}\", command: [\"cat turn; id; rm turn\"], securityContext: {{runAsUser: 4444}}}}\n"
+        );
+        let log = passes(world, &step).await?;
+        for expected in ["hello from the repository", "uid=3333", "uid=4444", "first"] {
+            assert!(log.contains(expected), "{expected}: {log}");
+        }
+        world.cluster.no_pods().await
+    })
+    .await;
+}
