@@ -101,7 +101,6 @@ impl Credentials {
         let mut files = Vec::new();
         if self.ssh.is_some() {
             files.push((format!("{SSH_DIRECTORY}/ssh-privatekey"), key_file()));
-            files.push((format!("{SSH_DIRECTORY}/known_hosts"), known_hosts_file()));
         }
         for (directory, copy) in self.stores() {
             files.push((format!("{directory}/{STORE_KEY}"), copy));
@@ -128,11 +127,7 @@ impl Credentials {
         }
         let mut vars = git::settings(&settings);
         if self.ssh.is_some() {
-            // Hosts that the Secret does not know are looked up by the agent, which adds them to this file.
-            let options = "-o IdentitiesOnly=yes -o BatchMode=yes";
-            let hosts = known_hosts_file();
-            let command = format!("ssh -i {} {options} -o UserKnownHostsFile={hosts}", key_file());
-            vars.push(env("GIT_SSH_COMMAND", command));
+            vars.push(env("GIT_SSH_COMMAND", ssh_command()));
         }
         vars
     }
@@ -142,9 +137,12 @@ fn key_file() -> String {
     format!("{COPIES_DIRECTORY}/ssh-privatekey")
 }
 
-/// Where the agent looks for hosts, and adds those that it does not find.
-fn known_hosts_file() -> String {
-    format!("{HOME}/.ssh/known_hosts")
+/// The command that git runs. Servers are trusted that the Secret knows, and no others; a Secret without any leaves it to the agent,
+/// which looks servers up and keeps what it finds at home. It would also look up those that it overlooks in the Secret's list.
+fn ssh_command() -> String {
+    let key = key_file();
+    let hosts = format!("$(ls {SSH_DIRECTORY}/known_hosts 2>/dev/null || echo {HOME}/.ssh/known_hosts)");
+    format!("ssh -i {key} -o IdentitiesOnly=yes -o BatchMode=yes -o UserKnownHostsFile={hosts}")
 }
 
 fn volume(name: &str, source: SecretVolumeSource) -> Volume {

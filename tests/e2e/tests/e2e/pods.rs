@@ -69,14 +69,14 @@ async fn plugins_that_carry_options_are_not_cloned() {
 async fn containers_of_different_users_share_the_checkout() {
     scenario(async |world| {
         let _operator = world.operator().await?;
-        let image = &world.environment.toolbox_image;
+        let (image, agent) = (&world.environment.toolbox_image, &world.environment.agent_image);
         let step = format!(
             "- plugins:\n  - kubernetes:\n      podSpec:\n        containers:\n\
-             \x20       - {{image: \"{image}\", command: [\"./hello.sh; id; echo first > turn; echo $HOME; touch $HOME/x\"], securityContext: {{runAsUser: 3333}}}}\n\
-             \x20       - {{image: \"{image}\", command: [\"cat turn; id; rm turn\"], securityContext: {{runAsUser: 4444}}}}\n"
+             \x20       - {{image: \"{image}\", command: [\"./hello.sh; id; echo first > turn\"], securityContext: {{runAsUser: 3333}}}}\n\
+             \x20       - {{image: \"{agent}\", command: [\"cat turn; id; rm turn; touch ~/mine; git log\"], securityContext: {{runAsUser: 4444}}}}\n"
         );
         let log = passes(world, &step).await?;
-        for expected in ["hello from the repository", "uid=3333", "uid=4444", "first"] {
+        for expected in ["hello from the repository", "uid=3333", "uid=4444", "first", "Author: Test"] {
             assert!(log.contains(expected), "{expected}: {log}");
         }
         world.cluster.no_pods().await

@@ -37,8 +37,8 @@ fn everything_that_is_copied_is_mounted_and_on_a_volume() {
     let private = all.private_files();
     let below = |path: &str| mounts.iter().any(|mount| path.starts_with(&format!("{}/", mount.mount_path)));
     assert!(private.iter().all(|(from, _)| below(from)));
-    assert!(private.iter().all(|(_, to)| below(to) || to.starts_with(HOME)), "{private:?}");
-    assert_eq!(private.len(), 4);
+    assert!(private.iter().all(|(_, to)| below(to)), "{private:?}");
+    assert_eq!(private.len(), 3);
 }
 
 /// The helper as git calls it: with a question on its input, and a Secret's files in a directory.
