@@ -1,6 +1,6 @@
 module kwok
 
-go 1.26.5
+go 1.26.0
 
 require sigs.k8s.io/kwok v0.8.0
 

@@ -1,4 +1,4 @@
-//! What the local cluster, the images and the tests need from outside: Debian packages, Kubernetes, the agent.
+//! What the local cluster, the images and the tests need from outside: Debian packages, Kubernetes, the agent, kwok.
 
 mod golang;
 mod packages;
@@ -15,6 +15,7 @@ pub(crate) fn run() -> Result<()> {
     packages::install(&Need::ALL)?;
     progress::note(&format!("Kubernetes: {}", kubernetes()?.display()));
     progress::note(&format!("buildkite-agent: {}", agent()?.display()));
+    progress::note(&format!("kwok: {}", kwok()?.display()));
     Ok(())
 }
 
@@ -37,4 +38,9 @@ pub(crate) fn kubernetes() -> Result<PathBuf> {
 /// The `buildkite-agent` program, statically linked.
 pub(crate) fn agent() -> Result<PathBuf> {
     Ok(golang::AGENT.build()?.join("buildkite-agent"))
+}
+
+/// The `kwok` program, which plays nodes for the test of scale.
+pub(crate) fn kwok() -> Result<PathBuf> {
+    Ok(golang::KWOK.build()?.join("kwok"))
 }

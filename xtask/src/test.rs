@@ -164,6 +164,7 @@ fn end_to_end(filter: Option<&str>, cluster: &cluster::Running, images: &[Built]
         .env("E2E_AUDIT_LOG", &cluster.audit_log)
         .env("E2E_HOST", cluster.machine.to_string())
         .env("E2E_KUBECTL", deps::kubernetes()?.join("kubectl"))
+        .env("E2E_KWOK", deps::kwok()?)
         .env("E2E_OPERATOR", operator)
         .env("BUILDKITE_SHIM", binaries::shim()?)
         .env("E2E_AGENT_IMAGE", Image::Agent.reference(images::TAG))
@@ -224,7 +225,8 @@ mod tests {
         let rust = after(&read("Cargo.toml"), "rust-version = ");
         let numbers =
             |version: &String| version.split('.').map(|number| number.parse().unwrap()).collect::<Vec<u32>>();
-        let go = ["agent", "kubernetes"].map(|module| after(&read(&format!("hack/{module}/go.mod")), "go "));
+        let go = ["agent", "kubernetes", "kwok"]
+            .map(|module| after(&read(&format!("hack/{module}/go.mod")), "go "));
         let go = go.into_iter().max_by_key(numbers).unwrap();
         assert!(
             read("README.md").contains(&format!("Rust {rust} and Go {go} or newer")),

@@ -1,6 +1,6 @@
 //! `buildkite-local` in this process, and a client that starts builds and asks how they stand.
 
-use std::{net::IpAddr, time::Duration};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
 use jiff::Timestamp;
@@ -15,7 +15,8 @@ use crate::eventually;
 /// The queue that the operator serves unless a test says otherwise.
 pub const QUEUE: &str = "bk-operator";
 
-/// A Buildkite of the test's own.
+/// A Buildkite of the test's own. It stops with the last of its clones.
+#[derive(Clone)]
 pub struct Buildkite {
     /// What agents and the operator register with.
     pub agent_token: String,
@@ -23,7 +24,7 @@ pub struct Buildkite {
     pub url: String,
     api_token: String,
     http: reqwest::Client,
-    _stop: tokio_util::sync::DropGuard,
+    _stop: Arc<tokio_util::sync::DropGuard>,
 }
 
 /// A build as the REST API shows it.
@@ -92,12 +93,17 @@ impl Buildkite {
         let stop = CancellationToken::new();
         tokio::spawn(server.run(stop.clone().cancelled_owned()));
         let http = bk_ops::http::client("e2e", Duration::from_secs(10))?;
-        Ok(Self { agent_token, url, api_token, http, _stop: stop.drop_guard() })
+        Ok(Self { agent_token, url, api_token, http, _stop: Arc::new(stop.drop_guard()) })
     }
 
     /// The Agent API.
     pub fn endpoint(&self) -> String {
         format!("{}/v3", self.url)
+    }
+
+    /// A client for calls to the server.
+    pub fn http(&self) -> reqwest::Client {
+        self.http.clone()
     }
 
     /// Starts a build of a pipeline with these steps.

@@ -82,17 +82,20 @@ impl Cluster {
         Ok(())
     }
 
-    /// Writes a kubeconfig with the operator's service account's permissions and nothing more.
-    pub async fn operator_kubeconfig(&self, directory: &Path) -> Result<PathBuf> {
+    /// Writes a kubeconfig with the operator's service account's permissions and nothing more, for the API server or a
+    /// way to it.
+    pub async fn operator_kubeconfig(&self, directory: &Path, way: Option<&str>) -> Result<PathBuf> {
         let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.namespace);
         let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
         let token = accounts.create_token_request(SERVICE_ACCOUNT, &PostParams::default(), &request).await?;
         let token = token.status.context("the API server answers with a token")?.token;
         let admin: serde_json::Value =
             serde_saphyr::from_str(&std::fs::read_to_string(&self.environment.kubeconfig)?)?;
+        let direct = admin["clusters"][0]["cluster"].clone();
+        let cluster = way.map_or(direct, |way| serde_json::json!({ "server": way }));
         let kubeconfig = serde_json::json!({
             "apiVersion": "v1", "kind": "Config", "current-context": "operator",
-            "clusters": [{ "name": "test", "cluster": admin["clusters"][0]["cluster"] }],
+            "clusters": [{ "name": "test", "cluster": cluster }],
             "users": [{ "name": "operator", "user": { "token": token } }],
             "contexts": [{ "name": "operator",
                 "context": { "cluster": "test", "user": "operator", "namespace": self.namespace } }],

@@ -17,6 +17,8 @@ pub struct Environment {
     pub host: IpAddr,
     /// kubectl.
     pub kubectl: PathBuf,
+    /// kwok, which plays nodes.
+    pub kwok: PathBuf,
     /// The operator, with the shim beside it.
     pub operator: PathBuf,
     /// The image with the agent.
@@ -36,6 +38,7 @@ impl Environment {
             registries: variable("E2E_REGISTRIES")?.into(),
             host: variable("E2E_HOST")?.parse().context("E2E_HOST must be an IP address")?,
             kubectl: variable("E2E_KUBECTL")?.into(),
+            kwok: variable("E2E_KWOK")?.into(),
             operator: variable("E2E_OPERATOR")?.into(),
             agent_image: variable("E2E_AGENT_IMAGE")?,
             toolbox_image: variable("E2E_TOOLBOX_IMAGE")?,

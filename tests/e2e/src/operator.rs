@@ -37,6 +37,17 @@ impl Operator {
         Ok(fs::read_to_string(&self.log)?)
     }
 
+    /// The most memory it has had in use so far, in kB, without the pages of its program.
+    pub fn peak_memory(&self) -> Result<u64> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let size = |name: &str| -> Result<u64> {
+            let size =
+                status.lines().find_map(|line| line.strip_prefix(name)).context("the kernel tells sizes")?;
+            Ok(size.trim().trim_end_matches(" kB").parse()?)
+        };
+        Ok(size("VmHWM:")?.saturating_sub(size("RssFile:")?))
+    }
+
     /// Kills it with SIGKILL and waits until it is gone.
     pub fn kill(&mut self) -> Result<()> {
         self.child.kill()?;

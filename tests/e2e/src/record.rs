@@ -50,6 +50,12 @@ where
 
     /// What was seen, in the order of first sight.
     pub fn seen(&self) -> Vec<K> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.seen_if(|_| true)
+    }
+
+    /// Those of what was seen that are as `test` wants them.
+    pub fn seen_if(&self, test: impl Fn(&K) -> bool) -> Vec<K> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.iter().filter(|object| test(object)).cloned().collect()
     }
 }

@@ -1,6 +1,10 @@
 //! Everything a test needs, together.
 
-use std::{panic::AssertUnwindSafe, path::PathBuf, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Result, anyhow};
 use bk_api::config::TOKEN_KEY;
@@ -15,6 +19,7 @@ use crate::{
     diagnose,
     environment::Environment,
     operator::Operator,
+    proxy::Proxy,
     repository::Repository,
 };
 
@@ -70,12 +75,22 @@ impl World {
 
     /// Starts the operator on the default queue.
     pub async fn operator(&self) -> Result<Operator> {
-        self.operator_on(QUEUE).await
+        self.operator_with(QUEUE, None).await
     }
 
-    /// Starts the operator on a queue. It has its service account's permissions and logs JSON.
+    /// Starts the operator on the default queue, with this way to the API server.
+    pub async fn operator_through(&self, proxy: &Proxy) -> Result<Operator> {
+        self.operator_with(QUEUE, Some(&proxy.url)).await
+    }
+
+    /// Starts the operator on a queue.
     pub async fn operator_on(&self, queue: &str) -> Result<Operator> {
-        let kubeconfig = self.cluster.operator_kubeconfig(self.directory.path()).await?;
+        self.operator_with(queue, None).await
+    }
+
+    /// The operator has its service account's permissions and logs JSON.
+    async fn operator_with(&self, queue: &str, way: Option<&str>) -> Result<Operator> {
+        let kubeconfig = self.cluster.operator_kubeconfig(self.directory.path(), way).await?;
         let args = [
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--endpoint={}", self.buildkite.endpoint()),
@@ -95,6 +110,11 @@ impl World {
     /// What the operator has asked of the API server since `mark`. Watches that go on are not among it.
     pub fn api_calls(&self, mark: Timestamp) -> Result<Vec<ApiCall>> {
         audit::calls(&self.environment.audit_log, &self.cluster.operator_user(), mark)
+    }
+
+    /// A directory of the test's own.
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
     }
 
     fn log_file(&self) -> PathBuf {

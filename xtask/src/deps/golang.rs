@@ -56,12 +56,22 @@ pub(super) const AGENT: Module = Module {
     links: &[],
 };
 
+pub(super) const KWOK: Module = Module {
+    name: "kwok",
+    package: "sigs.k8s.io/kwok/cmd/kwok",
+    subject: "sigs.k8s.io/kwok",
+    title: "kwok",
+    wait: "about 2 minutes the first time",
+    program: "kwok",
+    links: &[],
+};
+
 impl Module {
     /// The directory with the programs, built if no earlier run has built the same.
     pub(super) fn build(&self) -> Result<PathBuf> {
         let source = workspace().join("hack").join(self.name);
         let toolchain = process::run(Command::new("go").arg("version"))
-            .context("building Kubernetes and the agent needs Go: see https://go.dev/doc/install")?;
+            .context("building Kubernetes, the agent and kwok needs Go: see https://go.dev/doc/install")?;
         let version = self.version(&source)?;
         let flags = link_flags(self.subject, &version);
         let store = cache::root()?.join("programs");

@@ -31,7 +31,8 @@ async fn a_field_that_does_not_exist_is_named() {
     scenario(async |world| {
         let plugin = "{podSpec: {containers: [{image: x, comand: [y]}]}}";
         let (_, detail) = refused(world, plugin, VerdictCode::InvalidSpec).await?;
-        let expected = "spec.kubernetes.podSpec.containers[0].comand: there is no such field";
+        let expected =
+            "spec.kubernetes.podSpec.containers[0].comand: unknown key `comand`; did you mean `command`?";
         assert!(detail.contains(expected), "{detail}");
         Ok(())
     })
