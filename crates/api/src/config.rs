@@ -25,6 +25,9 @@ pub const TOKEN_KEY: &str = "BUILDKITE_AGENT_TOKEN";
 
 const KEYS: [&str; 4] = ["job_namespace", "job_spawner_config", "pod_config", "resource_classes"];
 
+/// How alike a field must be to a known one to be taken for it.
+const ALIKE: f64 = 0.84;
+
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
@@ -161,14 +164,36 @@ fn document<T: DeserializeOwned + Serialize + Default>(
         Some(text) if text.trim().is_empty() => Ok(T::default()),
         Some(text) => {
             let refused = |message: String| ConfigError::Value { key, message };
-            let typed: T = serde_saphyr::from_str(text).map_err(|error| refused(error.to_string()))?;
-            let given: Value = serde_saphyr::from_str(text).map_err(|error| refused(error.to_string()))?;
+            let complaint = |error: serde_saphyr::Error| refused(complaint(&error.to_string()));
+            let typed: T = serde_saphyr::from_str(text).map_err(complaint)?;
+            let given: Value = serde_saphyr::from_str(text).map_err(complaint)?;
             match unknown_field(&given, &typed) {
                 Some(path) => Err(refused(format!("`{path}`: there is no such field"))),
                 None => Ok(typed),
             }
         }
     }
+}
+
+/// What is wrong with a document, in one line: what follows the first line draws the place. A field that is like a known one
+/// is taken for a misspelling of it.
+fn complaint(text: &str) -> String {
+    let line = text.lines().next().unwrap_or_default().trim_start_matches("error: ");
+    let Some((before, known)) = line.split_once(", expected one of ") else {
+        return line.to_owned();
+    };
+    let given = before.rsplit('`').nth(1).unwrap_or_default();
+    let known = known.split(", ").map(|field| field.trim_matches('`'));
+    match known.max_by(|a, b| likeness(given, a).total_cmp(&likeness(given, b))) {
+        Some(nearest) if likeness(given, nearest) > ALIKE => format!("{before}; did you mean `{nearest}`?"),
+        _ => line.to_owned(),
+    }
+}
+
+/// How alike two names are that may be spelt in different styles.
+fn likeness(a: &str, b: &str) -> f64 {
+    let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
+    strsim::jaro_winkler(&plain(a), &plain(b))
 }
 
 #[cfg(test)]
@@ -206,10 +231,10 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_name_key_and_field() {
-        let error = read(&[("pod_config", "agentimage: x")]).unwrap_err().to_string();
-        assert!(error.starts_with("ConfigMap buildkite-operator-config, key `pod_config`: "), "{error}");
-        assert!(error.contains("agentimage"), "{error}");
+    fn unknown_fields_name_key_and_nearest_field() {
+        let error = |document: &str| read(&[("pod_config", document)]).unwrap_err().to_string();
+        insta::assert_snapshot!(error("agentimage: x"), @"ConfigMap buildkite-operator-config, key `pod_config`: line 1 column 1: unknown field `agentimage`; did you mean `agentImage`?");
+        insta::assert_snapshot!(error("agentConfig:\n  no-pty: true"), @"ConfigMap buildkite-operator-config, key `pod_config`: line 2 column 3: unknown field `no-pty`; did you mean `noPty`?");
     }
 
     #[rstest]

@@ -16,11 +16,11 @@ mod workload;
 
 use std::{fmt::Debug, sync::Arc};
 
-use bk_api::{BuildEnvironment, BuildJob, names};
+use bk_api::{BuildEnvironment, BuildJob, config::CONFIG_MAP, names};
 use bk_buildkite::StacksClient;
 use bk_plan::{
     decide::{Rules, Timeouts},
-    pod::PodSettings,
+    pod::{self, PodSettings},
 };
 use futures::{Stream, StreamExt, TryStreamExt};
 use jiff::SignedDuration;
@@ -44,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cache::{Cache, Feed, cache},
+    error::Error,
     settings::Settings,
     states::{RemoteChanges, RemoteStates},
 };
@@ -87,13 +88,17 @@ struct Feeds {
 }
 
 impl Controller {
-    /// A controller of the BuildJobs in the settings' namespace.
+    /// A controller of the BuildJobs in the settings' namespace, unless these make no pod.
     pub fn new(
         client: Client,
         settings: &Settings,
         shim_config_map: String,
         remote: Arc<RemoteStates>,
-    ) -> Self {
+    ) -> Result<Self, Error> {
+        let rules = rules(settings, shim_config_map);
+        pod::try_out(&rules.pod).map_err(|error| {
+            Error::Setup(format!("ConfigMap {CONFIG_MAP}: no pod can be made with its settings: {error}"))
+        })?;
         let (jobs, job_feed) = cache();
         let (pods, pod_feed) = cache();
         let (batch_jobs, batch_job_feed) = cache();
@@ -105,7 +110,7 @@ impl Controller {
             namespace: settings.namespace.clone(),
             buildkite: settings.buildkite.clone(),
             stack_key: settings.config.spawner.stack_key.clone(),
-            rules: rules(settings, shim_config_map),
+            rules,
             jobs,
             pods,
             batch_jobs,
@@ -121,7 +126,7 @@ impl Controller {
             batch_jobs: batch_job_feed,
             environments: environment_feed,
         };
-        Self { context: Arc::new(context), feeds }
+        Ok(Self { context: Arc::new(context), feeds })
     }
 
     /// The BuildJobs as the controller sees them.

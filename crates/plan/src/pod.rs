@@ -64,7 +64,8 @@ mod workload;
 mod workspace;
 
 use bk_api::{
-    BuildJob,
+    BuildJob, BuildJobSpec,
+    build_job::BuildkiteJob,
     config::{Architecture, ImageCheck, PodConfig, ResourceClasses},
     names,
 };
@@ -144,6 +145,23 @@ pub fn render(
         spec: Some(spec),
         status: None,
     })
+}
+
+/// Refuses settings with which no pod can be made, whatever the job: with a checkout in the command's container, with one
+/// of its own, and in each resource class.
+pub fn try_out(settings: &PodSettings) -> Result<(), RenderError> {
+    let classes = settings.resource_classes.keys().map(|class| (None, Some(class.clone())));
+    let images = [(None, None), (Some("image".to_owned()), None)];
+    for (image, resource_class) in images.into_iter().chain(classes) {
+        let buildkite = Some(BuildkiteJob { job_uuid: uuid_of_nobody(), ..BuildkiteJob::default() });
+        let spec = BuildJobSpec { buildkite, image, resource_class, ..BuildJobSpec::default() };
+        render(&BuildJob::new("trial", spec), 0, &Surroundings::default(), settings)?;
+    }
+    Ok(())
+}
+
+fn uuid_of_nobody() -> String {
+    "00000000-0000-0000-0000-000000000000".to_owned()
 }
 
 /// A pod as patches see it.

@@ -7,7 +7,11 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use bk_api::{BuildEnvironment, BuildJob, config::Config, names};
+use bk_api::{
+    BuildEnvironment, BuildJob,
+    config::{Config, unknown_field},
+    names,
+};
 use bk_buildkite::client::DEFAULT_ENDPOINT;
 use bk_plan::{
     intake::{self, Candidate, JobDetails},
@@ -18,7 +22,7 @@ use bk_plan::{
 use clap::{Args, ValueEnum};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodTemplate};
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -104,7 +108,7 @@ fn read_job(path: &Path, config: &Config) -> Result<BuildJob> {
     let text = read_text(path)?;
     let given: Value = parse(&text, path)?;
     if given.get("kind").is_some() {
-        let mut job: BuildJob = manifest(given, "BuildJob", path)?;
+        let mut job: BuildJob = manifest(&given, "BuildJob", path)?;
         job.metadata.namespace.get_or_insert(namespace);
         return Ok(job);
     }
@@ -125,7 +129,7 @@ fn read_job(path: &Path, config: &Config) -> Result<BuildJob> {
 fn read_config(path: &Path) -> Result<Config> {
     let given: Value = parse(&read_text(path)?, path)?;
     let data = if given.get("kind").is_some() {
-        manifest::<ConfigMap>(given, "ConfigMap", path)?.data.unwrap_or_default()
+        manifest::<ConfigMap>(&given, "ConfigMap", path)?.data.unwrap_or_default()
     } else {
         serde_json::from_value(given).with_context(|| {
             format!("{} is neither a ConfigMap nor the keys and values of one", name(path))
@@ -142,12 +146,12 @@ fn read_surroundings(files: &[PathBuf]) -> Result<Surroundings> {
         for document in documents {
             match document.get("kind").and_then(Value::as_str) {
                 Some("BuildEnvironment") => {
-                    let found: BuildEnvironment = manifest(document, "BuildEnvironment", path)?;
+                    let found: BuildEnvironment = manifest(&document, "BuildEnvironment", path)?;
                     let name = found.metadata.name.unwrap_or_default();
                     surroundings.environments.insert(name, Some(found.spec));
                 }
                 Some("PodTemplate") => {
-                    let found: PodTemplate = manifest(document, "PodTemplate", path)?;
+                    let found: PodTemplate = manifest(&document, "PodTemplate", path)?;
                     surroundings
                         .pod_templates
                         .insert(found.metadata.name.unwrap_or_default(), found.template);
@@ -164,13 +168,17 @@ fn read_surroundings(files: &[PathBuf]) -> Result<Surroundings> {
 }
 
 /// Reads an object of a certain kind out of a document.
-fn manifest<T: DeserializeOwned>(document: Value, kind: &str, path: &Path) -> Result<T> {
+fn manifest<T: DeserializeOwned + Serialize>(document: &Value, kind: &str, path: &Path) -> Result<T> {
     let found = document.get("kind").and_then(Value::as_str).unwrap_or_default();
     if found != kind {
         bail!("{} holds a {found}, not a {kind}", name(path));
     }
-    serde_path_to_error::deserialize(document)
-        .map_err(|error| anyhow!("{}: {}: {}", name(path), error.path(), error.inner()))
+    let typed: T = serde_path_to_error::deserialize(document)
+        .map_err(|error| anyhow!("{}: {}: {}", name(path), error.path(), error.inner()))?;
+    match unknown_field(document, &typed) {
+        Some(field) => bail!("{}: {field}: there is no such field", name(path)),
+        None => Ok(typed),
+    }
 }
 
 fn parse(text: &str, path: &Path) -> Result<Value> {

@@ -72,7 +72,7 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
     );
 
     let (remote, remote_changes) = RemoteStates::new();
-    let controller = Controller::new(client.clone(), &settings, shim_config_map, remote.clone());
+    let controller = Controller::new(client.clone(), &settings, shim_config_map, remote.clone())?;
     let (jobs, pods) = (controller.jobs(), controller.pods());
     let mut spawner = Spawner::new(client.clone(), &settings, jobs.clone());
     let polling = remote.poll(settings.buildkite.clone(), &settings.config.spawner.stack_key, jobs);

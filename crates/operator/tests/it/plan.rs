@@ -115,6 +115,7 @@ fn what_the_job_would_be_failed_with_is_said(#[case] env: Value, #[case] expecte
 #[rstest]
 #[case::no_json("{", &[], "error: job is neither JSON nor YAML: ")]
 #[case::no_job("{}", &[], "error: job is neither a job of Buildkite's nor a BuildJob: missing field `id`")]
+#[case::unknown_field("kind: BuildJob\napiVersion: buildkite-operator.dev/v1alpha1\nmetadata: {name: a}\nspec: {command: x, imge: y}", &[], "error: job: spec.imge: there is no such field")]
 #[case::another_kind("kind: Pod", &[], "error: job holds a Pod, not a BuildJob")]
 #[case::no_config(&job(&json!({})), &[("--config", "kind: Secret")], "error: config holds a Secret, not a ConfigMap")]
 #[case::unknown_setting(&job(&json!({})), &[("--config", "pod_confg: ''")], "error: cannot use config: ConfigMap buildkite-operator-config: unknown key `pod_confg`")]
