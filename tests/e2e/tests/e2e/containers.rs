@@ -61,7 +61,10 @@ async fn a_program_that_does_not_exist_is_named() {
 }
 
 #[rstest]
+#[case::config_map("{name: v, configMap: {name: none-such}}", "MissingReference", "none-such")]
+#[case::secret("{name: v, secret: {secretName: none-such}}", "MissingReference", "none-such")]
 #[case::claim("{name: v, persistentVolumeClaim: {claimName: none-such}}", "Unschedulable", "none-such")]
+#[case::mount("{name: v, nfs: {server: 127.0.0.1, path: /none/such}}", "VolumeNotMounted", "v")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_volume_that_cannot_be_mounted_is_named(
     #[case] volume: &str,

@@ -8,6 +8,7 @@ use bk_e2e::{
     registry::{Manner, Registry},
     scenario,
 };
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use kube::{
     Api, ResourceExt,
@@ -87,9 +88,10 @@ async fn a_pod_that_is_lost_while_the_job_runs_is_reported_at_once_and_not_repla
         let _operator = world.operator().await?;
         let run = world.submit(ENDLESS).await?;
         run.output(UNDER_WAY).await?;
+        let struck = Timestamp::now();
         strike(world, blow, &run.pod(1).await?).await?;
         let end = run.end().await?;
-        end.assert_failed(code);
+        end.assert_failed(code).assert_told(code).assert_prompt("the blow", struck);
         assert!(end.job.agent.is_some(), "an agent had the job: {end:?}");
         assert_eq!(end.pods.len(), 1, "nothing is run twice: {end:?}");
         Ok(())
@@ -235,7 +237,7 @@ async fn a_job_makes_room_for_a_pod_of_higher_priority_and_says_so() {
         delete(world, &pods(world).get("rival").await?).await?;
         world.cluster.kubectl(&["delete", "priorityclass", &world.cluster.namespace], None)?;
         let end = run.end().await?;
-        end.assert_failed("Preempted");
+        end.assert_failed("Preempted").assert_told("Preempted");
         assert_eq!(end.pods.len(), 1, "nothing is run twice: {end:?}");
         Ok(())
     })

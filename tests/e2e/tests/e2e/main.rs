@@ -3,6 +3,7 @@
 //! `cargo xtask test --only e2e` brings up what they need.
 
 mod agents;
+mod budget;
 mod buildkite_jobs;
 mod cancel;
 mod commands;

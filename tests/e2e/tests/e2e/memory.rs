@@ -19,7 +19,10 @@ async fn a_command_that_runs_out_of_memory_says_so_at_once() {
             format!("{{image: 'IMAGE', command: ['exec {GROW}'], resources: {{limits: {{memory: 64Mi}}}}}}");
         let run = world.submit(&step(world, &format!("containers: [{container}]"))).await?;
         let end = run.end().await?;
-        end.assert_failed("OutOfMemory");
+        end.assert_failed("OutOfMemory")
+            .assert_told("OutOfMemory")
+            .assert_detail("container-0")
+            .assert_prompt("the container's end", end.ended_at("container-0"));
         assert_eq!(end.container("container-0").reason.as_deref(), Some("OOMKilled"), "{end:?}");
         Ok(())
     })

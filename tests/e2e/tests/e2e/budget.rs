@@ -1,0 +1,80 @@
+//! What a job costs the API server, counted by the API server itself.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use bk_api::names;
+use bk_e2e::{World, audit::ApiCall, eventually, scenario};
+use jiff::Timestamp;
+
+/// Writes for a job that succeeds: the choice, the BuildJob, its pod, its status, and the end of both.
+const WRITES: usize = 6;
+/// Looks at a BuildJob from its first day to its last.
+const ROUNDS: usize = 20;
+/// How long the operator is watched while it has nothing to do.
+const IDLE: Duration = Duration::from_secs(15);
+
+/// Waits until the operator has its caches and has looked for jobs at least once.
+async fn settled(world: &World) -> Result<()> {
+    eventually("the operator has registered", async || {
+        Ok(world.operator_log().contains("registered with Buildkite").then_some(()))
+    })
+    .await?;
+    let quiet = Duration::from_secs(2);
+    eventually("no call for two seconds", async || {
+        let calls = world.api_calls(Timestamp::now() - quiet)?;
+        Ok(calls.is_empty().then_some(()))
+    })
+    .await
+}
+
+fn shown(calls: &[ApiCall]) -> String {
+    calls.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+}
+
+/// How often the operator looked at a BuildJob.
+fn rounds(log: &str, build_job: &str) -> usize {
+    let round = |line: &&str| {
+        serde_json::from_str::<serde_json::Value>(line)
+            .is_ok_and(|line| line["message"] == "round" && line["span"]["build_job"] == build_job)
+    };
+    log.lines().filter(round).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_succeeds_costs_six_writes_and_an_idle_operator_nothing() {
+    scenario(async |world| {
+        let _operator = world.operator().await?;
+        settled(world).await?;
+        let mark = Timestamp::now();
+        let steps = "agents: {queue: bk-operator}\nsteps: [{command: ./hello.sh}]";
+        let build = world.buildkite.build(&world.repository.url, steps).await?;
+        let id = build.jobs[0].id;
+        let job = world.buildkite.ended(id).await?;
+        assert_eq!(job.exit_status, Some(0), "{job:?}");
+        let name = names::build_job(&id.to_string());
+        world.cluster.no_pods().await?;
+        eventually("the BuildJob is gone", async || {
+            Ok(world.cluster.build_job(&name).await?.is_none().then_some(()))
+        })
+        .await?;
+
+        settled(world).await?;
+        let calls = world.api_calls(mark)?;
+        let writes: Vec<ApiCall> = calls.iter().filter(|call| call.is_write()).cloned().collect();
+        assert!(writes.len() <= WRITES, "{} writes:\n{}", writes.len(), shown(&writes));
+        let creates = writes.iter().filter(|call| call.verb == "create").count();
+        assert!(creates >= 2, "the BuildJob and its pod are among what is counted:\n{}", shown(&calls));
+        let rounds = rounds(&world.operator_log(), &name);
+        assert!((1..=ROUNDS).contains(&rounds), "{rounds} rounds");
+
+        let mark = Timestamp::now();
+        tokio::time::sleep(IDLE).await;
+        let calls = world.api_calls(mark)?;
+        let idle = |call: &ApiCall| call.verb == "watch" || call.resource == "leases";
+        let others: Vec<ApiCall> = calls.into_iter().filter(|call| !idle(call)).collect();
+        assert!(others.is_empty(), "while idle:\n{}", shown(&others));
+        Ok(())
+    })
+    .await;
+}
