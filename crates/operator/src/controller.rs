@@ -206,8 +206,11 @@ where
 fn forget(context: &Context, event: &watcher::Event<BuildJob>, leaving: &mpsc::UnboundedSender<BuildJob>) {
     match event {
         watcher::Event::Delete(job) => {
+            context.remote.forget(&reflector::ObjectRef::from_obj(job));
             let ours = context.recalls.forget(job).has_deleted();
-            if !ours && !job.is_terminal() && job.job_uuid().is_some() {
+            // One that was replaced lives on in another.
+            let lives_on = || context.jobs.all().iter().any(|other| other.job_uuid() == job.job_uuid());
+            if !ours && !job.is_terminal() && job.job_uuid().is_some() && !lives_on() {
                 // The receiver is gone only while the process ends.
                 let _ending = leaving.send(job.clone());
             }

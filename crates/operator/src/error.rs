@@ -66,7 +66,8 @@ impl Error {
                 // There was no answer.
                 error => Some(verdicts::not_created(0, &bk_ops::report::one_line(error))),
             },
-            Self::Buildkite(_) | Self::NotOurs { .. } | Self::Setup(_) => None,
+            Self::NotOurs { .. } => Some(verdicts::not_created(409, &self.to_string())),
+            Self::Buildkite(_) | Self::Setup(_) => None,
         }
     }
 

@@ -49,15 +49,21 @@ impl RemoteStates {
         (Arc::new(Self { entries: Mutex::default(), changes, wanted: Notify::new() }), receiver)
     }
 
-    /// What Buildkite last said about a BuildJob's job.
-    pub fn get(&self, object: &ObjectRef<BuildJob>) -> Option<Remote> {
-        self.lock().get(object)?.remote
+    /// What Buildkite last said about a BuildJob's job. One of the same name may have had another job before.
+    pub fn get(&self, object: &ObjectRef<BuildJob>, job: Uuid) -> Option<Remote> {
+        self.lock().get(object).filter(|entry| entry.job == job)?.remote
     }
 
     /// Says whether Buildkite's word on a BuildJob's job is needed.
     pub fn want(&self, object: ObjectRef<BuildJob>, job: Uuid, wanted: bool) {
         let mut entries = self.lock();
-        entries.entry(object).or_insert(Entry { job, remote: None, wanted }).wanted = wanted;
+        let fresh = Entry { job, remote: None, wanted };
+        let entry = entries.entry(object).or_insert(fresh);
+        if entry.job == job {
+            entry.wanted = wanted;
+        } else {
+            *entry = Entry { job, remote: None, wanted };
+        }
         if wanted {
             self.wanted.notify_one();
         }

@@ -33,6 +33,8 @@ pub struct BatchFacts {
     pub is_deleting: bool,
     /// Whether it may not have a pod for now.
     pub is_suspended: bool,
+    /// Whether a pod of its has ended: it must not have another.
+    pub has_run: bool,
     /// Why it has failed, if it has: there will be no other pod.
     pub failed: Option<String>,
     /// What the cluster says about it beyond its status, oldest first; empty if nobody has asked.
@@ -82,6 +84,7 @@ impl BatchFacts {
             active_since: status.start_time.as_ref().or(created).map(|time| time.0),
             is_deleting: job.metadata.deletion_timestamp.is_some(),
             is_suspended: job.spec.as_ref().is_some_and(|spec| spec.suspend == Some(true)),
+            has_run: [status.succeeded, status.failed].into_iter().flatten().any(|count| count > 0),
             failed,
             events: Vec::new(),
         }

@@ -193,7 +193,9 @@ pub fn decide(seen: &Observed<'_>, rules: &Rules) -> Decision {
         (None, None) => begin::decide(&case),
         (None, Some(batch)) => wrapped::decide(&case, batch),
         (Some(facts), _) if ladder::is_overdue(&case, facts) => end::overdue(&case, facts),
-        (Some(facts), _) if facts.is_over() || facts.managed_ended() => end::by_pod(&case, facts),
+        (Some(facts), _) if facts.is_over() || facts.managed_ended() || ladder::is_broken(&case, facts) => {
+            end::by_pod(&case, facts)
+        }
         (Some(facts), _) => start::decide(&case, facts),
     }
 }

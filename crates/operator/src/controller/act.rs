@@ -1,6 +1,6 @@
 //! Performs a decision step by step. Writes only.
 
-use std::fmt::Debug;
+use std::{fmt::Debug, time::Duration};
 
 use bk_api::{BuildJob, BuildJobStatus, Fault, Verdict, VerdictCode, names};
 use bk_buildkite::stacks::{FINISH_DETAIL_MAX, FinishJob, NOTIFICATION_DETAIL_MAX, Notification, crop};
@@ -54,7 +54,7 @@ pub(super) async fn perform(
     seen: &Observed<'_>,
     decision: &Decision,
 ) -> Result<Outcome, Error> {
-    let mut round = Round { context, job: seen.job, version: seen.job.resource_version() };
+    let mut round = Round { context, job: seen.job, version: seen.job.resource_version(), written: None };
     round.take(seen, decision).await
 }
 
@@ -64,6 +64,8 @@ struct Round<'a> {
     job: &'a BuildJob,
     /// The version of the BuildJob that the next write is based on.
     version: Option<String>,
+    /// The status that this round has written last.
+    written: Option<BuildJobStatus>,
 }
 
 impl Round<'_> {
@@ -75,6 +77,9 @@ impl Round<'_> {
                 Progress::Overtaken => return Ok(Outcome::Overtaken),
                 Progress::Unsettled => return Ok(Outcome::Unsettled),
                 Progress::NotCreated { blocker, pause, attempt } => {
+                    let mut job = seen.job.clone();
+                    job.status = self.written.clone().or(job.status);
+                    let seen = &Observed { job: &job, ..seen.clone() };
                     let mut instead = decide::not_created(seen, &self.context.rules, &blocker);
                     instead.look_again = instead.look_again.map(|wait| wait.max(pause.unwrap_or_default()));
                     let retry_at = Timestamp::now() + instead.look_again.unwrap_or_default();
@@ -153,6 +158,7 @@ impl Round<'_> {
             Ok(written) => {
                 let before = std::mem::replace(&mut self.version, written.resource_version());
                 context.recalls.note(job, |recall| recall.wrote(before));
+                self.written = Some(status.clone());
             }
             // Changed or deleted meanwhile.
             Err(kube::Error::Api(answer)) if matches!(answer.code, 404 | 409) => {
@@ -264,17 +270,26 @@ pub(super) async fn finish_remote(
 
 /// Best effort: the verdict is in the BuildJob's status in any case.
 pub(super) async fn notify(context: &Context, job: &BuildJob, text: &str) {
+    const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
     let Some(job_uuid) = observe::uuid(job) else {
         return;
     };
-    let notification =
-        Notification { job_uuid, detail: crop(text, NOTIFICATION_DETAIL_MAX), timestamp: None };
-    match context.buildkite.notify(&context.stack_key, vec![notification]).await {
-        Ok(answer) => {
-            for refused in answer.errors {
-                tracing::warn!(error = refused.error, "Buildkite refuses the notification");
+    let detail = crop(text, NOTIFICATION_DETAIL_MAX);
+    let notification = Notification { job_uuid, detail, timestamp: None };
+    let mut pauses = PAUSES.into_iter();
+    loop {
+        let error = match context.buildkite.notify(&context.stack_key, vec![notification.clone()]).await {
+            Ok(answer) => {
+                for refused in answer.errors {
+                    tracing::warn!(error = refused.error, "Buildkite refuses the notification");
+                }
+                return;
             }
-        }
-        Err(error) => tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot notify Buildkite"),
+            Err(error) => error,
+        };
+        let Some(pause) = pauses.next().filter(|_| error.is_retryable()) else {
+            return tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot notify Buildkite");
+        };
+        tokio::time::sleep(pause).await;
     }
 }

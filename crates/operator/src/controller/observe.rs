@@ -45,7 +45,7 @@ pub(super) async fn observe<'a>(
 ) -> Result<Observation<'a>, Error> {
     let creation = recall.creation(job.status_or_default().attempt);
     let Workload { pod, batch_job } = workload::find(context, job, creation).await?;
-    let remote = context.remote.get(&ObjectRef::from_obj(job));
+    let remote = uuid(job).and_then(|uuid| context.remote.get(&ObjectRef::from_obj(job), uuid));
     let mut seen = Observation {
         job: Cow::Borrowed(job),
         pod: pod.map(|pod| PodFacts { events: context.happenings.of(&pod), ..PodFacts::of(&pod) }),

@@ -109,9 +109,11 @@ where
     match api.create(&params, object).await {
         Ok(_) => tracing::info!(%kind, name, "created"),
         Err(kube::Error::Api(status)) if status.is_already_exists() => {
-            let existing = api.get_opt(&name).await.map_err(Error::kubernetes(attempt))?;
-            if existing.is_some_and(|existing| !is_owned_by(&existing, job)) {
-                return Err(Error::NotOurs { kind: kind.into_owned(), name });
+            match api.get_opt(&name).await.map_err(Error::kubernetes(attempt.clone()))? {
+                Some(existing) if is_owned_by(&existing, job) => {}
+                Some(_) => return Err(Error::NotOurs { kind: kind.into_owned(), name }),
+                // It has just gone: the name is free the next time.
+                None => return Err(Error::kubernetes(attempt)(kube::Error::Api(status))),
             }
         }
         Err(error) => return Err(Error::kubernetes(attempt)(error)),

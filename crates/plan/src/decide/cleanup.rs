@@ -12,7 +12,14 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
     if !left.is_positive() {
         return Decision { actions: remove_all(case, None), ..Decision::default() };
     }
-    let keeps_pod = case.rules.keep_pod_on_failure && matches!(phase, Phase::Failed | Phase::TimedOut);
+    // One that still runs has to be stopped.
+    let is_still = case
+        .seen
+        .pod
+        .as_ref()
+        .is_some_and(|facts| facts.failed || (facts.managed_ended() && facts.agent.is_ended()));
+    let keeps_pod =
+        case.rules.keep_pod_on_failure && is_still && matches!(phase, Phase::Failed | Phase::TimedOut);
     let mut decision = Decision::wait(false, left);
     if !keeps_pod {
         decision.actions.extend(remove_workload(case));

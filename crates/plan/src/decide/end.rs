@@ -12,7 +12,8 @@ const LAG: SignedDuration = SignedDuration::from_secs(30);
 /// How long the kubelet may take to say why it has stopped a pod.
 const EXPLANATION: SignedDuration = SignedDuration::from_secs(10);
 
-/// How soon to look again while Buildkite has not confirmed an end.
+/// How soon, and how late, to look again while Buildkite has not confirmed an end.
+const LATER: SignedDuration = SignedDuration::from_secs(5);
 const SOON: SignedDuration = SignedDuration::from_millis(500);
 
 /// The end that Buildkite reports, if it does.
@@ -26,6 +27,9 @@ pub(super) fn by_remote(case: &Case<'_>) -> Option<Decision> {
             Some(facts) if facts.managed_ended() => by_exit_status(case, facts),
             // The agent reports the end a moment before the kubelet does.
             Some(_) if heard_lately(case) => Decision::wait(false, LAG),
+            Some(facts) if facts.is_deleting() || facts.given_up.is_some() => {
+                case.lose(verdicts::lost(Some(facts)))
+            }
             _ => case.conclude(verdicts::result_unknown()),
         }),
         RemoteState::Waiting | RemoteState::Acquired | RemoteState::Unknown => None,
@@ -51,7 +55,11 @@ pub(super) fn by_pod(case: &Case<'_>, facts: &PodFacts) -> Decision {
             case.lose(verdicts::lost(Some(facts)))
         }
         // The agent is about to report, or we are about to hear of it.
-        _ => Decision::wait(true, SOON),
+        _ => {
+            let waited =
+                facts.ended_at().map(|ended| case.seen.now.duration_since(ended)).unwrap_or_default();
+            Decision::wait(true, (waited / 4).clamp(SOON, LATER))
+        }
     }
 }
 
@@ -90,7 +98,7 @@ fn by_exit_status(case: &Case<'_>, facts: &PodFacts) -> Decision {
 }
 
 fn standalone(case: &Case<'_>, facts: &PodFacts) -> Decision {
-    if facts.managed_ended() {
+    if facts.managed_ended() || facts.first_failure().is_some() {
         return by_exit_status(case, facts);
     }
     if facts.is_over() {

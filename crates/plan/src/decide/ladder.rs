@@ -7,6 +7,7 @@ use super::Case;
 use crate::{
     facts::{ContainerFacts, PodFacts},
     plugin,
+    remote::RemoteState,
 };
 
 /// A time limit that a pod is under.
@@ -52,6 +53,20 @@ pub(super) fn running(case: &Case<'_>, facts: &PodFacts) -> Option<Rung> {
 /// Whether the pod should have gone long ago: its node is dead, or a stranger holds it.
 pub(super) fn is_overdue(case: &Case<'_>, facts: &PodFacts) -> bool {
     facts.gone_by.is_some() && elapsed(case, facts.gone_by) >= case.rules.timeouts.terminate
+}
+
+/// Whether a container has failed, and the others, which should have followed it by now, wait for it. A container that
+/// is killed together with its shim tells them nothing. Once an agent has the job, that is the agent's to notice.
+pub(super) fn is_broken(case: &Case<'_>, facts: &PodFacts) -> bool {
+    until_broken(case, facts).is_some_and(|left| !left.is_positive())
+}
+
+/// When it will be, if a container has failed.
+pub(super) fn until_broken(case: &Case<'_>, facts: &PodFacts) -> Option<SignedDuration> {
+    const FOLLOWING: SignedDuration = SignedDuration::from_secs(5);
+    let (container, _) = facts.first_failure()?;
+    let untaken = case.is_standalone() || case.remote_state() == Some(RemoteState::Waiting);
+    untaken.then(|| FOLLOWING - elapsed(case, container.ended_at()))
 }
 
 /// When it will be, if it is being deleted.

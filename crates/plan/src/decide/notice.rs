@@ -28,7 +28,8 @@ pub(super) fn add(case: &Case<'_>, decision: &mut Decision, reason: &str, since:
 }
 
 /// What a reason is about. The kubelet puts the same failure in two ways by turns, as an attempt and as the pause
-/// after it: that is no news.
-pub(super) fn subject(reason: &str) -> &str {
-    reason.split(" cannot be ").next().unwrap_or(reason)
+/// after it, and the scheduler counts its nodes anew each time: that is no news.
+pub(super) fn subject(reason: &str) -> String {
+    let about = reason.split(" cannot be ").next().unwrap_or(reason);
+    about.chars().filter(|c| !c.is_ascii_digit()).collect()
 }

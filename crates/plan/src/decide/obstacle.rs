@@ -29,7 +29,8 @@ pub(super) fn decide(case: &Case<'_>, blocker: &Blocker) -> Decision {
     let lasts =
         code != VerdictCode::ApiServerUnavailable || matches!(case.seen.creation, Creation::Failed { .. });
     let status = obstructed(case, blocker);
-    if lasts && status.waiting_for != case.status.waiting_for {
+    let names = |status: &BuildJobStatus| (status.pod_name.clone(), status.job_name.clone());
+    if lasts && status.waiting_for != case.status.waiting_for || names(&status) != names(&case.status) {
         decision.actions.push(Case::write(status));
     }
     // The next attempt is soon enough for a notice.

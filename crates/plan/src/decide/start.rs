@@ -42,7 +42,8 @@ pub(super) fn decide(case: &Case<'_>, facts: &PodFacts) -> Decision {
     let unsettled = Some(unsettled(case, facts))
         .filter(|left| left.is_positive() && case.current().phase != case.status.phase);
     let overdue = ladder::until_overdue(case, facts);
-    let look_again = [Some(look_again), rung, unsettled, overdue].into_iter().flatten().min();
+    let broken = ladder::until_broken(case, facts);
+    let look_again = [Some(look_again), rung, unsettled, overdue, broken].into_iter().flatten().min();
     decision.look_again = look_again.map(not_at_once);
     if let Some(reason) = case.current().waiting_for.filter(|_| acquired.is_none()) {
         notice::add(case, &mut decision, &reason, facts.created_at);
@@ -135,7 +136,6 @@ fn lasts(facts: &PodFacts) -> bool {
 
 /// Whether the job waits for something else than before.
 fn tells_more(new: &BuildJobStatus, old: &BuildJobStatus) -> bool {
-    let subject =
-        |status: &BuildJobStatus| status.waiting_for.as_deref().map(|text| notice::subject(text).to_owned());
+    let subject = |status: &BuildJobStatus| status.waiting_for.as_deref().map(notice::subject);
     subject(new) != subject(old)
 }

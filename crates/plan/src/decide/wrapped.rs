@@ -4,22 +4,27 @@ use bk_api::{BuildJobStatus, Phase};
 use jiff::SignedDuration;
 
 use super::{Case, Decision, WITHOUT_EVENT, cleanup, notice, obstacle, start};
-use crate::{batch::BatchFacts, remote::RemoteState, verdicts};
+use crate::{
+    batch::BatchFacts,
+    facts::PodEvent,
+    remote::RemoteState,
+    verdicts::{self, Blocker},
+};
 
 pub(super) fn decide(case: &Case<'_>, batch: &BatchFacts) -> Decision {
     let ask = !case.is_standalone();
     if batch.is_deleting {
         return Decision::wait(ask, WITHOUT_EVENT);
     }
-    if batch.failed.is_some() {
+    // A Job that is suspended, or whose pod is lost, while it runs would make another and run the command again.
+    if batch.has_run || batch.failed.is_some() || case.status.started_at.is_some() {
         return without_pod(case);
     }
     if batch.is_suspended {
         // Whoever has suspended it decides how long that takes.
         return explain(case, "its Job to be resumed: it is suspended", WITHOUT_EVENT);
     }
-    let obstacle = batch.events.iter().rev().find(|event| event.reason == "FailedCreate");
-    let obstacle = obstacle.map(|event| verdicts::not_created(403, &event.message));
+    let obstacle = obstacle_to(batch);
     let active = batch.active_since.map(|since| case.seen.now.duration_since(since)).unwrap_or_default();
     let limit = case.rules.timeouts.schedule;
     if let Some(blocker) = &obstacle
@@ -36,6 +41,19 @@ pub(super) fn decide(case: &Case<'_>, batch: &BatchFacts) -> Decision {
     let reason =
         obstacle.map_or_else(|| "its Job to get a pod".to_owned(), |blocker| blocker.verdict.message);
     explain(case, &reason, limit - active)
+}
+
+/// What keeps the Job's controller from creating the pod. It only quotes the API server's answer.
+fn obstacle_to(batch: &BatchFacts) -> Option<Blocker> {
+    let is_recent = |event: &PodEvent| event.at.is_none_or(|at| Some(at) >= batch.active_since);
+    let event = batch.events.iter().rev().find(|event| event.reason == "FailedCreate" && is_recent(event))?;
+    let says = |words: &str| event.message.contains(words);
+    let status = match () {
+        () if says("is forbidden") || says("denied the request") => 403,
+        () if says("is invalid") => 422,
+        () => 500,
+    };
+    Some(verdicts::not_created(status, &event.message))
 }
 
 /// Says what the job waits for, if that is news.

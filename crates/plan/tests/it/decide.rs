@@ -303,7 +303,7 @@ fn while_it_runs(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::the_kubelet_is_late(pod(running(), running()), Some((Finished, 21)), 22, "again in 30s")]
 #[case::the_kubelet_is_too_late(pod(running(), running()), Some((Finished, 21)), 51, "write Failed ResultUnknown")]
-#[case::the_agent_has_not_reported(pod(ended(0, 20), running()), Some((Acquired, 23)), 23, "ask; again in 500ms")]
+#[case::the_agent_has_not_reported(pod(ended(0, 20), running()), Some((Acquired, 23)), 23, "ask; again in 750ms")]
 #[case::buildkite_was_asked_too_early(
     pod(ended(0, 20), ended(0, 20)), Some((Acquired, 21)), 22, "ask; again in 500ms"
 )]
@@ -511,10 +511,13 @@ fn what_came_from_a_queue_and(#[case] pod: PodFacts, #[case] word: RemoteState, 
 
 #[test]
 fn the_pod_of_a_failure_can_be_kept() {
-    let scene = buildkite().ended(Phase::Failed, 20).pod(pod(ended(1, 19), running())).at(21);
+    let running_on = buildkite().ended(Phase::Failed, 20).pod(pod(ended(1, 19), running())).at(21);
+    let scene = buildkite().ended(Phase::Failed, 20).pod(pod(ended(1, 19), ended(0, 20))).at(21);
     let mut rules = crate::fixtures::rules();
     rules.keep_pod_on_failure = true;
     assert_eq!(bk_plan::decide::decide(&scene.observed(), &rules).actions, []);
+    let stopped = bk_plan::decide::decide(&running_on.observed(), &rules);
+    assert!(matches!(stopped.actions[..], [Action::DeletePod { .. }]), "{stopped:?}");
     let late = bk_plan::decide::decide(&scene.at(80).observed(), &rules);
     assert!(matches!(late.actions[..], [Action::DeleteJob { .. }, Action::DeletePod { .. }]), "{late:?}");
 }

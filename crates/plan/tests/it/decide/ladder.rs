@@ -3,16 +3,23 @@
 use bk_api::config::PodConfig;
 use bk_plan::{
     decide::{Timeouts, decide},
-    facts::PodFacts,
+    facts::{ContainerState, PodFacts},
     remote::RemoteState::{Acquired, Waiting},
 };
 use jiff::SignedDuration;
 use rstest::rstest;
 
 use super::scene::{
-    Scene, accepted, buildkite, created, deleting_since, ended, in_init, pending, pod, running, standalone,
-    unscheduled,
+    Scene, accepted, buildkite, container, created, deleting_since, ended, in_init, pending, pod, running,
+    standalone, unscheduled,
 };
+
+/// With a second managed container.
+fn two(first: ContainerState, second: ContainerState) -> PodFacts {
+    let mut pod = pod(first, running());
+    pod.managed.push(container("container-1", second));
+    pod
+}
 
 fn minutes(scene: Scene) -> Scene {
     scene.spec(|spec| spec.timeout = Some("5m".parse().expect("a duration")))
@@ -45,6 +52,19 @@ fn minutes(scene: Scene) -> Scene {
 #[case::nobody_takes_it(
     buildkite().running_since(10).pod(pod(running(), running())).word(Waiting, 124).at(125),
     "write Running StartTimeout; finish StartTimeout -1; write Failed StartTimeout -1; ask"
+)]
+#[case::a_container_that_was_killed_with_its_shim(
+    standalone().running_since(10).pod(two(ended(137, 20), running())).at(40), "write Failed CommandFailed 137"
+)]
+#[case::the_others_are_about_to_follow(
+    standalone().running_since(10).pod(two(ended(3, 20), running())).at(22), "again in 3s"
+)]
+#[case::nobody_took_it_and_a_container_was_killed(
+    buildkite().running_since(10).pod(two(ended(3, 20), running())).word(Waiting, 26).at(26),
+    "delete nightly u1; ask; again in 1s"
+)]
+#[case::an_agent_sees_to_it(
+    buildkite().running_since(10).pod(two(ended(3, 20), running())).word(Acquired, 26).at(26), "again in 5m"
 )]
 #[case::it_runs_within_its_time(
     minutes(buildkite().running_since(10)).pod(pod(running(), running())).word(Acquired, 209).at(210),

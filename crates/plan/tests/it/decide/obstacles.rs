@@ -43,6 +43,11 @@ fn tried(scene: Scene) -> Scene {
 #[case::a_quota_that_is_still_full(
     tried(buildkite().not_created_since(1, IN_WORDS).at(61)), 403, QUOTA, "explain there; ask; again in 30s"
 )]
+#[case::a_standalone_job_whose_quota_is_still_full(
+    tried(standalone().announced().not_created_since(1, IN_WORDS).at(61)), 403, QUOTA,
+    "write Pending (waits for there is no room for the job's pod: pods \"x\" is forbidden: exceeded quota: ci); \
+     again in 30s"
+)]
 #[case::a_quota_that_is_full_for_too_long(
     tried(buildkite().not_created_since(1, IN_WORDS).at(121)), 403, QUOTA,
     "write Pending QuotaExceeded; finish QuotaExceeded -1; write Failed QuotaExceeded -1; ask"

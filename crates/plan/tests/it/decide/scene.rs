@@ -303,6 +303,7 @@ pub(crate) fn batch_job() -> BatchFacts {
         active_since: Some(time(1)),
         is_deleting: false,
         is_suspended: false,
+        has_run: false,
         failed: None,
         events: Vec::new(),
     }

@@ -4,6 +4,7 @@ use bk_api::Phase;
 use bk_plan::{
     batch::{BatchFacts, Net, wrap},
     decide::Action,
+    facts::PodEvent,
     recall::Creation,
     remote::RemoteState::{Acquired, Canceled, Finished, Waiting},
 };
@@ -18,6 +19,17 @@ use super::scene::{Scene, batch_job, buildkite, ended, pending, pod, running, st
 
 fn suspended() -> BatchFacts {
     BatchFacts { is_suspended: true, ..batch_job() }
+}
+
+/// Its controller could not create the pod.
+fn refused(message: &str, seconds: i64) -> BatchFacts {
+    let event = PodEvent {
+        reason: "FailedCreate".to_owned(),
+        message: message.to_owned(),
+        warning: true,
+        at: Some(time(seconds)),
+    };
+    BatchFacts { events: vec![event], ..batch_job() }
 }
 
 fn deleting() -> BatchFacts {
@@ -63,6 +75,31 @@ fn failed() -> BatchFacts {
 #[case::its_agent_died(
     buildkite().starting(0).batch(batch_job()).pod(pod(running(), ended(1, 20))).word(Waiting, 22).at(22),
     "delete Job nightly j1; ask; again in 1s"
+)]
+#[case::suspended_after_it_ran(
+    standalone().running_since(10).batch(suspended()).at(22), "write Failed PodDeleted -1"
+)]
+#[case::complete_and_its_pod_is_gone(
+    buildkite().starting(0).batch(BatchFacts { has_run: true, ..batch_job() }).word(Acquired, 22).at(22),
+    "write Failed PodDeleted -1; notify PodDeleted"
+)]
+#[case::a_quota_that_its_controller_meets(
+    buildkite().batch(refused("Error creating: pods \"x\" is forbidden: exceeded quota: ci", 5)).at(6),
+    "write Pending (waits for there is no room for the job's pod: Error creating: pods \"x\" is forbidden: exceeded \
+     quota: ci); ask; again in 5s"
+)]
+#[case::a_policy_that_its_controller_meets(
+    buildkite().batch(refused("Error creating: admission webhook \"w\" denied the request: no", 5)).at(6),
+    "write Pending PodRefused; finish PodRefused -1; write Failed PodRefused -1; ask"
+)]
+#[case::a_failure_that_passes(
+    buildkite().batch(refused("Error creating: Internal error occurred: timeout", 5)).at(6),
+    "write Pending (waits for the API server cannot take the job's pod now: Error creating: Internal error occurred: \
+     timeout); ask; again in 5s"
+)]
+#[case::a_failure_of_before(
+    buildkite().batch(refused("Error creating: admission webhook \"w\" denied the request: no", 0)).at(2),
+    "ask; again in 2s"
 )]
 #[case::its_job_is_on_its_way_out(buildkite().starting(0).batch(deleting()).at(22), "ask; again in 5m")]
 #[case::its_job_is_gone(

@@ -309,6 +309,7 @@ impl World {
         job.metadata.resource_version = Some((version + 1).to_string());
         self.operator.based_on.clone_from(&job.metadata.resource_version);
         job.status = Some(status);
+        self.operator.basis = Some(job.clone());
         self.writes += 1;
         super::invariants::of_write(self, &before);
         self.publish();
