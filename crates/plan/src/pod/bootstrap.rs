@@ -12,7 +12,7 @@ use super::{
     git::{self, Git},
     plugin_directories,
     shim::{self, Run},
-    variables::{env, set_all},
+    variables::{env, literal, set_all},
     workload::CommandContainer,
 };
 
@@ -150,7 +150,7 @@ fn standalone_env(job: &BuildJob, settings: &PodSettings) -> Vec<EnvVar> {
     }
     let plugins = plugin_directories::standalone(&job.spec.plugins);
     if !plugins.is_empty() {
-        vars.push(env("BUILDKITE_PLUGINS", serde_json::Value::from(plugins).to_string()));
+        vars.push(env("BUILDKITE_PLUGINS", literal(&serde_json::Value::from(plugins).to_string())));
     }
     vars
 }

@@ -75,8 +75,9 @@ pub(super) fn complete(
         workspace.share(container);
         workspace.check(container)?;
         delivery.share(container);
-        // What users an image of somebody else has is its own affair.
-        let checks_out = bootstrap::checks_out(container) && container.image == agent_image;
+        // What users an image of somebody else has is its own affair, unless it was put in place of ours.
+        let is_ours = container.name == CHECKOUT_CONTAINER || container.image == agent_image;
+        let checks_out = bootstrap::checks_out(container) && is_ours;
         if checks_out || container.name == AGENT_CONTAINER {
             let entry = identity::introduce(container, spec);
             if checks_out && entry.is_some() {
@@ -84,6 +85,11 @@ pub(super) fn complete(
             }
             entries.extend(entry);
         }
+    }
+    let mut users = containers.iter().filter(|container| shim::is_managed(container));
+    if let Some(user) = users.find_map(|container| identity::user(container, spec).filter(|user| *user != 0))
+    {
+        workspace.open_to(user, spec);
     }
     add_volumes(spec, identity::volumes(&containers));
     add_volumes(spec, delivery.volume(settings).into_iter().collect());

@@ -6,7 +6,10 @@ use k8s_openapi::{
     api::core::v1::{Container, PodSpec},
 };
 
-use super::{AGENT_CONTAINER, CHECKOUT_CONTAINER, PodSettings, RenderError, append, container_path, script};
+use super::{
+    AGENT_CONTAINER, CHECKOUT_CONTAINER, PodSettings, RenderError, append, container_path, script,
+    variables::literal,
+};
 use crate::{environment::Primary, plugin::KubernetesPlugin, surroundings::Surroundings};
 
 /// What the author of a job asked for.
@@ -193,9 +196,12 @@ pub(super) fn with_script(
 ) -> Result<CommandContainer, RenderError> {
     let command = container.command.take().unwrap_or_default();
     let args = container.args.take().unwrap_or_default();
-    let script = script::of(step, &command, &args, interposer).map_err(|script::NulByte| RenderError {
-        path: format!("{}.command", container_path(&container.name)),
-        problem: "`command` and `args` cannot have a NUL byte in them".to_owned(),
-    })?;
+    // What stands in the container's own `command` means what it means in any pod; the step's knows nothing of pods.
+    let step = step.map(literal);
+    let script =
+        script::of(step.as_deref(), &command, &args, interposer).map_err(|script::NulByte| RenderError {
+            path: format!("{}.command", container_path(&container.name)),
+            problem: "`command` and `args` cannot have a NUL byte in them".to_owned(),
+        })?;
     Ok(CommandContainer { container, script })
 }

@@ -66,6 +66,19 @@ impl Workspace {
         );
     }
 
+    /// Lets a user other than root write to the workspace. An emptyDir is open to everybody; other volumes belong to root
+    /// until the kubelet gives them to a group.
+    pub(super) fn open_to(&self, user: i64, spec: &mut PodSpec) {
+        let volume = spec.volumes.iter().flatten().find(|volume| volume.name == self.mount.name);
+        if volume.is_none_or(|volume| volume.empty_dir.is_some()) {
+            return;
+        }
+        let context = spec.security_context.get_or_insert_default();
+        let group = context.run_as_group.filter(|group| *group != 0).unwrap_or(user);
+        context.fs_group.get_or_insert(group);
+        context.fs_group_change_policy.get_or_insert_with(|| "OnRootMismatch".to_owned());
+    }
+
     /// Gives the workspace to a container, unless it has it.
     pub(super) fn share(&self, container: &mut Container) {
         let mounts = container.volume_mounts.get_or_insert_default();

@@ -154,3 +154,32 @@ fn secrets_for_git_are_the_checkouts_alone(#[case] config: &str) {
         }
     }
 }
+
+#[rstest]
+#[case::nobody_in_particular("{}", None)]
+#[case::root("{ runAsUser: 0 }", None)]
+#[case::somebody("{ runAsUser: 1001 }", Some(1001))]
+#[case::somebody_of_a_group("{ runAsUser: 1001, runAsGroup: 7 }", Some(7))]
+#[case::a_group_of_the_authors("{ runAsUser: 1001, fsGroup: 9 }", Some(9))]
+fn a_volume_as_workspace_is_open_to_the_pods_user(#[case] context: &str, #[case] expected: Option<i64>) {
+    let spec = format!("kubernetes: {{ podSpec: {{ securityContext: {context} }} }}");
+    let job = job(&format!("spec: {{ {BUILDKITE}, command: make, {spec} }}"));
+    let group = |yaml: &str| {
+        let spec = pod(&job, &settings(yaml)).spec.unwrap();
+        spec.security_context.and_then(|context| context.fs_group)
+    };
+    assert_eq!(group("workspaceVolume: { persistentVolumeClaim: { claimName: c } }"), expected);
+    let given = expected.filter(|_| context.contains("fsGroup"));
+    assert_eq!(group("{}"), given, "an emptyDir is open to everybody");
+}
+
+#[test]
+fn a_checkout_in_another_image_still_knows_its_user() {
+    let patch = "podSpecPatch: { containers: [{ name: checkout, image: 'alpine/git:2' }] }";
+    let spec = format!("kubernetes: {{ podSpec: {{ securityContext: {{ runAsUser: 1001 }} }}, {patch} }}");
+    let job = job(&format!("spec: {{ {BUILDKITE}, command: make, image: busybox, {spec} }}"));
+    let spec = pod(&job, &settings("{}")).spec.unwrap();
+    let checkout = spec.containers.iter().find(|container| container.name == "checkout").unwrap();
+    let mounts: Vec<_> = checkout.volume_mounts.iter().flatten().map(|mount| &mount.mount_path).collect();
+    assert!(mounts.iter().any(|path| *path == "/etc/passwd"), "{mounts:?}");
+}
