@@ -52,7 +52,7 @@ pub(super) fn running(case: &Case<'_>, facts: &PodFacts) -> Option<Rung> {
 
 /// Whether the pod should have gone long ago: its node is dead, or a stranger holds it.
 pub(super) fn is_overdue(case: &Case<'_>, facts: &PodFacts) -> bool {
-    facts.gone_by.is_some() && elapsed(case, facts.gone_by) >= case.rules.timeouts.terminate
+    until_overdue(case, facts).is_some_and(|left| !left.is_positive())
 }
 
 /// Whether a container has failed, and the others, which should have followed it by now, wait for it. A container that
@@ -69,9 +69,15 @@ pub(super) fn until_broken(case: &Case<'_>, facts: &PodFacts) -> Option<SignedDu
     untaken.then(|| FOLLOWING - elapsed(case, container.ended_at()))
 }
 
-/// When it will be, if it is being deleted.
+/// When it will be, if it is being deleted. A kubelet that still answers stops a pod that nobody has begun to use at
+/// once: if the cluster has given up its node, there is no point in waiting for the grace period.
 pub(super) fn until_overdue(case: &Case<'_>, facts: &PodFacts) -> Option<SignedDuration> {
-    facts.gone_by.map(|gone_by| case.rules.timeouts.terminate - elapsed(case, Some(gone_by)))
+    const SILENT_NODE: SignedDuration = SignedDuration::from_secs(15);
+    let grace = case.rules.timeouts.terminate - elapsed(case, Some(facts.gone_by?));
+    let node_lost = facts.disrupted.as_ref().is_some_and(|told| told.reason == "DeletionByTaintManager");
+    let unused = case.remote_state() == Some(RemoteState::Waiting);
+    let silent = SILENT_NODE - elapsed(case, facts.deleting_since);
+    Some(if node_lost && unused { silent.min(grace) } else { grace })
 }
 
 /// How long what blocks a container may still pass. No image was wanted before there was a node, and those of

@@ -11,7 +11,7 @@ use rstest::rstest;
 
 use super::scene::{
     Scene, accepted, buildkite, container, created, deleting_since, ended, in_init, pending, pod, running,
-    standalone, unscheduled,
+    standalone, told, unscheduled,
 };
 
 /// With a second managed container.
@@ -19,6 +19,11 @@ fn two(first: ContainerState, second: ContainerState) -> PodFacts {
     let mut pod = pod(first, running());
     pod.managed.push(container("container-1", second));
     pod
+}
+
+/// Deleted because its node has been given up.
+fn tainted(pod: PodFacts) -> PodFacts {
+    PodFacts { disrupted: Some(told("DeletionByTaintManager", "")), ..pod }
 }
 
 fn minutes(scene: Scene) -> Scene {
@@ -84,6 +89,14 @@ fn minutes(scene: Scene) -> Scene {
 #[case::it_does_not_go_and_nobody_took_it(
     buildkite().starting(0).pod(deleting_since(10, pod(running(), running()))).word(Waiting, 99).at(100),
     "write Pending #1; create nightly-try1; ask; again in 3s"
+)]
+#[case::its_node_is_lost_and_nobody_took_it(
+    buildkite().starting(0).pod(tainted(deleting_since(10, pod(pending(), running())))).word(Waiting, 24).at(25),
+    "write Pending #1; create nightly-try1; ask; again in 3s"
+)]
+#[case::its_node_is_lost_and_an_agent_had_it(
+    buildkite().running_since(5).pod(tainted(deleting_since(10, pod(running(), running())))).word(Acquired, 24).at(25),
+    "ask; again in 5s"
 )]
 #[case::it_may_still_go(
     buildkite().starting(0).pod(deleting_since(10, pod(pending(), running()))).word(Waiting, 20).at(21),
