@@ -19,14 +19,14 @@ pub fn not_created(status: u16, message: &str) -> Blocker {
 
 fn code_of(status: u16, message: &str) -> VerdictCode {
     match status {
+        // A webhook chooses the status of its refusal.
+        _ if message.contains("denied the request") => VerdictCode::PodRefused,
         400 | 413 | 422 => VerdictCode::InvalidSpec,
         401 => VerdictCode::OperatorForbidden,
         403 if message.contains("exceeded quota") => VerdictCode::QuotaExceeded,
         403 if message.contains("error looking up service account") => VerdictCode::ServiceAccountMissing,
         403 if message.contains("forbidden: User") => VerdictCode::OperatorForbidden,
         403 => VerdictCode::PodRefused,
-        // A webhook chooses the status of its refusal.
-        _ if message.contains("denied the request") => VerdictCode::PodRefused,
         _ => VerdictCode::ApiServerUnavailable,
     }
 }

@@ -7,3 +7,4 @@ mod fixtures;
 mod plugin;
 mod pod;
 mod simulator;
+mod verdicts;

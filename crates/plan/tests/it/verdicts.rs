@@ -1,0 +1,147 @@
+//! What pods show, in the words of kubelet 1.34 and containerd → THE reason for the job's end.
+
+mod properties;
+mod signs;
+
+use std::collections::BTreeSet;
+
+use bk_api::{Phase, Verdict, VerdictCode};
+use bk_plan::{facts::PodFacts, plugin::PluginError, verdicts};
+use rstest::rstest;
+use signs::{SIGNS, Sign, When};
+
+fn verdict(sign: &Sign) -> Verdict {
+    let facts = sign.facts();
+    match sign.when {
+        When::Blocked => {
+            let blocker = verdicts::blocker(&facts).expect("something is in the way");
+            assert!(blocker.permanent, "{}: waiting cannot help", sign.what);
+            blocker.verdict
+        }
+        When::Waiting => {
+            let blocker = verdicts::blocker(&facts).expect("something is in the way");
+            assert!(!blocker.permanent, "{}: it may pass", sign.what);
+            blocker.verdict
+        }
+        When::Late => {
+            assert!(!verdicts::blocker(&facts).is_some_and(|blocker| blocker.permanent), "{}", sign.what);
+            verdicts::start_timeout(Some(&facts), 900)
+        }
+        When::Untaken => verdicts::not_taken(Some(&facts), 3),
+        When::Running => verdicts::lost(Some(&facts)),
+        When::Ended => verdicts::by_exit_status(&facts).1,
+    }
+}
+
+#[test]
+fn every_sign_is_read() {
+    for sign in SIGNS {
+        let verdict = verdict(sign);
+        assert_eq!(verdict.code, sign.code, "{}: {}", sign.what, verdict.message);
+        assert!(verdict.message.contains(sign.says), "{}: {}", sign.what, verdict.message);
+        let exit_status = (!sign.exit_status.is_empty()).then(|| sign.exit_status.parse().expect("a number"));
+        assert_eq!(verdict.exit_status, exit_status, "{}", sign.what);
+    }
+}
+
+/// What the API server answers to the creation of a pod.
+const ANSWERS: [(u16, &str, VerdictCode, bool); 9] = [
+    (422, "Pod \"x\" is invalid: spec.containers[0].name: Invalid value", VerdictCode::InvalidSpec, true),
+    (
+        400,
+        "Pod in version \"v1\" cannot be handled as a Pod: strict decoding error",
+        VerdictCode::InvalidSpec,
+        true,
+    ),
+    (
+        403,
+        "pods \"x\" is forbidden: violates PodSecurity \"restricted:latest\"",
+        VerdictCode::PodRefused,
+        true,
+    ),
+    (400, "admission webhook \"policy.example.com\" denied the request: no", VerdictCode::PodRefused, true),
+    (
+        403,
+        "pods \"x\" is forbidden: error looking up service account ci/deployer: serviceaccount \"deployer\" not found",
+        VerdictCode::ServiceAccountMissing,
+        true,
+    ),
+    (
+        403,
+        "pods \"x\" is forbidden: exceeded quota: ci, requested: pods=1",
+        VerdictCode::QuotaExceeded,
+        false,
+    ),
+    (
+        403,
+        "pods is forbidden: User \"system:serviceaccount:ci:operator\" cannot create resource \"pods\"",
+        VerdictCode::OperatorForbidden,
+        false,
+    ),
+    (429, "Too many requests, please try again later", VerdictCode::ApiServerUnavailable, false),
+    (
+        500,
+        "Internal error occurred: failed calling webhook \"policy.example.com\": connection refused",
+        VerdictCode::ApiServerUnavailable,
+        false,
+    ),
+];
+
+#[test]
+fn every_answer_of_the_api_server_is_read() {
+    for (status, message, code, permanent) in ANSWERS {
+        let blocker = verdicts::not_created(status, message);
+        assert_eq!((blocker.verdict.code, blocker.permanent), (code, permanent), "{status} {message}");
+        assert!(blocker.verdict.message.ends_with(message), "{}", blocker.verdict.message);
+    }
+}
+
+#[rstest]
+#[case(Phase::Pending, "before it had a pod")]
+#[case(Phase::Starting, "while its pod started")]
+#[case(Phase::Running, "while it ran")]
+fn a_cancelled_job_says_how_far_it_was(#[case] phase: Phase, #[case] when: &str) {
+    let (ended, verdict) = verdicts::canceled(phase);
+    assert_eq!((ended, verdict.code, verdict.exit_status), (Phase::Canceled, VerdictCode::Canceled, None));
+    assert!(verdict.message.ends_with(when), "{}", verdict.message);
+}
+
+/// Each code of the catalogue comes of something; none is there for its own sake.
+#[test]
+fn every_code_is_given() {
+    let plain = [
+        verdicts::passed(),
+        verdicts::canceled(Phase::Running).1,
+        verdicts::timed_out().1,
+        verdicts::never_ran().1,
+        verdicts::result_unknown().1,
+        verdicts::build_job_deleted("nightly"),
+        verdicts::lost(None),
+        verdicts::unreadable_plugins(&PluginError::NotOneKey { index: 0 }),
+    ];
+    let given: BTreeSet<_> = SIGNS
+        .iter()
+        .map(|sign| sign.code)
+        .chain(ANSWERS.iter().map(|(_, _, code, _)| *code))
+        .chain(plain.iter().map(|verdict| verdict.code))
+        .collect();
+    let missing: Vec<_> = VerdictCode::ALL.iter().filter(|code| !given.contains(code)).collect();
+    assert!(missing.is_empty(), "nothing gives {missing:?}");
+}
+
+#[test]
+fn evidence_outlives_the_pod() {
+    let sign = SIGNS.iter().find(|sign| sign.code == VerdictCode::DiskPressure).expect("there is one");
+    insta::assert_snapshot!(verdict(sign).evidence.join("\n"), @r"
+    pod: Evicted: The node was low on resource: ephemeral-storage. Container container-0 was using 9Gi, request is 0, has larger consumption of ephemeral-storage.
+    disrupted: TerminationByKubelet: The node was low on resource: ephemeral-storage.
+    container container-0: exit status 137 Error
+    node: node-1
+    ");
+}
+
+/// A pod whose status says nothing yet is in no trouble.
+#[test]
+fn nothing_is_in_the_way_of_a_pod_that_has_just_begun() {
+    assert_eq!(verdicts::blocker(&PodFacts::default()), None);
+}
