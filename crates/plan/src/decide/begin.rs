@@ -12,7 +12,8 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
         Creation::Failed { retry_at } if case.seen.now < retry_at => {
             return Decision::wait(!case.is_standalone(), retry_at.duration_since(case.seen.now));
         }
-        Creation::Failed { .. } => false,
+        // An answer that did not come may have been a yes: then the pod was seen.
+        Creation::Failed { .. } => case.status.phase != Phase::Pending,
         Creation::Unknown => case.status.pod_name.is_some() || case.status.job_name.is_some(),
     };
     if was_created {

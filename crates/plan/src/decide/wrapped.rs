@@ -27,6 +27,10 @@ pub(super) fn decide(case: &Case<'_>, batch: &BatchFacts) -> Decision {
     let obstacle = obstacle_to(batch);
     let active = batch.active_since.map(|since| case.seen.now.duration_since(since)).unwrap_or_default();
     let limit = case.rules.timeouts.schedule;
+    if case.remote_state() == Some(RemoteState::Acquired) {
+        // It had a pod, and will say that it has failed.
+        return Decision::wait(true, SignedDuration::from_secs(1));
+    }
     if let Some(blocker) = &obstacle
         && active >= obstacle::patience(case, blocker)
     {

@@ -1,10 +1,11 @@
 //! The pure core, proven: rendered pods, decisions, and a simulated world in which both meet faults.
 
 mod decide;
+#[path = "../simulator/decisions.rs"]
+mod decisions;
 mod environment;
 mod facts;
 mod fixtures;
 mod plugin;
 mod pod;
-mod simulator;
 mod verdicts;

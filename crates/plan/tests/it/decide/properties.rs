@@ -12,7 +12,7 @@ use super::scene::{
     Scene, because, beside, buildkite, container, deleting, ended, evicted, failed_in_init, pending, pod,
     running, seconds, standalone, unscheduled, verdict, waiting,
 };
-use crate::{fixtures::rules, simulator::invariants};
+use crate::{decisions, fixtures::rules};
 
 fn container_state() -> impl Strategy<Value = ContainerState> {
     prop_oneof![
@@ -122,7 +122,7 @@ proptest! {
     /// wait without an end: see the simulator's list, which is checked there in every round as well.
     #[test]
     fn no_decision_breaks_a_rule(scene in any_scene()) {
-        prop_assert_eq!(invariants::of_decision(&scene.observed(), &scene.decision()), None);
+        prop_assert_eq!(decisions::of_decision(&scene.observed(), &scene.decision()), None);
     }
 
     #[test]

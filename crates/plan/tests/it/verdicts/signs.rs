@@ -1,5 +1,7 @@
 //! What kubelet 1.34, containerd and the control plane write into pods, sign by sign.
 
+#![allow(clippy::needless_raw_string_hashes, reason = "the rows of the table look alike")]
+
 use bk_api::VerdictCode::{self, *};
 use bk_plan::facts::{PodEvent, PodFacts};
 use k8s_openapi::api::core::v1::Pod;

@@ -1,71 +1,26 @@
 //! What must hold in every world, whatever goes wrong in it.
 
 use bk_api::{BuildJob, BuildJobStatus, Phase, Verdict, VerdictCode, verdict::Chapter};
-use bk_plan::{
-    decide::{Action, Decision, Observed},
-    remote::RemoteState,
-};
 use jiff::SignedDuration;
-use k8s_openapi::api::core::v1::Pod;
 
 use super::{
     buildkite::{Outcome, State},
     init::INIT_FAILURE,
-    world::{Instant, World, timestamp},
+    world::{Instant, PodId, World},
 };
 
 /// The most writes to the API server for a job that keeps its first pod and an operator that stays up.
 pub(crate) const CALM_WRITES: u32 = 12;
 /// The most writes to the API server for any job.
 pub(crate) const WRITES: u32 = 32;
+/// The most rounds for any job: some, and so many for each second until its end. More would be a hot loop.
+const ROUNDS: Instant = 60;
+const ROUNDS_PER_SECOND: Instant = 3;
 
-/// What is wrong with a decision, whatever the world is like.
-pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<String> {
-    let status = seen.job.status_or_default();
-    let remote = seen.remote.map(|remote| remote.state);
-    for action in &decision.actions {
-        match action {
-            Action::FinishRemote(_)
-                if remote == Some(RemoteState::Acquired) || remote.is_some_and(RemoteState::is_terminal) =>
-            {
-                return Some(format!("a job that is {remote:?} is finished by us"));
-            }
-            Action::FinishRemote(_) | Action::Notify(_) | Action::Explain(_)
-                if seen.job.spec.buildkite.is_none() =>
-            {
-                return Some("Buildkite is told about a standalone job".to_owned());
-            }
-            Action::WriteStatus(new) if new.attempt < status.attempt => {
-                return Some("the attempt is lowered".to_owned());
-            }
-            Action::WriteStatus(new)
-                if status.verdict.is_some()
-                    && new.verdict.is_none()
-                    && remote != Some(RemoteState::Acquired) =>
-            {
-                return Some("a verdict is struck out that nobody has overtaken".to_owned());
-            }
-            Action::DeletePod { .. }
-            | Action::DeleteBatchJob { .. }
-            | Action::DeleteJob { unrecorded: None } => {}
-            _ if status.phase.is_terminal() => return Some(format!("{action:?} after the end")),
-            _ => {}
-        }
-    }
-    if decision.look_again.is_some_and(|wait| !wait.is_positive()) {
-        return Some(format!("the next look is due in {:?}", decision.look_again));
-    }
-    // Events may be missed: only what is being deleted, or has just changed, needs no other look.
-    let is_deleted = seen.job.metadata.deletion_timestamp.is_some();
-    let changes_job = decision
-        .actions
-        .iter()
-        .any(|action| matches!(action, Action::WriteStatus(_) | Action::DeleteJob { .. }));
-    if !is_deleted && !changes_job && decision.look_again.is_none() {
-        return Some("nothing will happen any more".to_owned());
-    }
-    None
-}
+/// How much longer than its grace period a pod may be there and still count.
+pub(crate) const OVERDUE: SignedDuration = SignedDuration::from_secs(59);
+/// How long a pod counts that the cluster takes from a node which does not answer.
+pub(crate) const SILENT: SignedDuration = SignedDuration::from_secs(14);
 
 /// A pod is about to be created.
 pub(crate) fn before_create(world: &mut World) {
@@ -75,9 +30,9 @@ pub(crate) fn before_create(world: &mut World) {
 }
 
 /// A pod is about to be deleted by the operator.
-pub(crate) fn before_delete(world: &mut World, uid: &str) {
-    let ended = world.job.as_ref().is_none_or(BuildJob::is_terminal);
-    let held = world.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(uid));
+pub(crate) fn before_delete(world: &mut World, pod: PodId) {
+    let ended = world.job.as_ref().is_none_or(|job| job.is_terminal());
+    let held = world.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(pod));
     if held && !world.disturbed {
         world.violate(format!("the pod of a running job is deleted (ended={ended})"));
     }
@@ -93,7 +48,7 @@ pub(crate) fn of_notice(world: &mut World, verdict: &Verdict) {
 
 /// A status was written.
 pub(crate) fn of_write(world: &mut World, before: &BuildJob) {
-    let new = world.job.as_ref().map(BuildJob::status_or_default).unwrap_or_default();
+    let new = world.job.as_ref().map(|job| job.status_or_default()).unwrap_or_default();
     of_status(world, &before.status_or_default(), &new);
 }
 
@@ -125,12 +80,17 @@ pub(crate) fn of_status(world: &mut World, old: &BuildJobStatus, new: &BuildJobS
     }
     let code = new.verdict.as_ref().map(|verdict| verdict.code);
     let stopped = matches!(new.exit_status, Some(137 | 143));
-    if code == Some(VerdictCode::CommandFailed) && stopped && world.exit != new.exit_status {
+    // The kubelet's reason may come too late to be waited for if a watch is broken or a clock is wrong.
+    let in_time = world.operator.clock_step == 0 && !world.operator.has_gaps();
+    if code == Some(VerdictCode::CommandFailed) && stopped && world.exit != new.exit_status && in_time {
         world.violate(format!("the user is blamed for {:?}", new.exit_status));
     }
-    if !world.disturbed {
+    // Buildkite refuses to end a job that an agent has. Nobody is there to refuse for a standalone job whose pod has
+    // started, unseen, after it was time to give it up.
+    let unguarded = world.buildkite.is_none() && world.operator.has_gaps();
+    if !world.disturbed && !unguarded {
         agreement(world, new);
-        if world.init_failed && new.phase == Phase::Failed {
+        if world.init_failed && new.phase == Phase::Failed && old.verdict.is_none() {
             of_failed_init(world, new);
         }
     }
@@ -139,7 +99,7 @@ pub(crate) fn of_status(world: &mut World, old: &BuildJobStatus, new: &BuildJobS
 /// Nothing is given up before its time. Times are rounded down, and clocks differ by less than a second.
 fn of_patience(world: &mut World, verdict: Option<&Verdict>) {
     const TOLERANCE: Instant = 2_000;
-    let (Some(verdict), Some(life)) = (verdict, world.lives.values().next_back()) else {
+    let (Some(verdict), Some(life)) = (verdict, world.lives.last()) else {
         return;
     };
     let has_had = |since: Option<Instant>, time: SignedDuration| {
@@ -150,13 +110,15 @@ fn of_patience(world: &mut World, verdict: Option<&Verdict>) {
     let passing = ["connection refused", "back-off"].iter().any(|reason| verdict.message.contains(reason));
     let patient = match verdict.code {
         VerdictCode::Unschedulable => has_had(Some(life.created), world.rules.timeouts.schedule),
+        // A pod on a node that cannot be reached is not known to be there.
         VerdictCode::ImagePullTimeout | VerdictCode::StartTimeout => {
             has_had(life.placed, world.rules.timeouts.pull)
+                || has_had(Some(life.created), world.rules.timeouts.schedule)
         }
         VerdictCode::RegistryUnreachable if passing => has_had(life.placed, world.rules.image_pull_grace),
         _ => true,
     };
-    if !patient {
+    if !patient && world.operator.clock_step == 0 {
         world.violate(format!("given up too early: {}", verdict.message));
     }
 }
@@ -198,17 +160,10 @@ pub(crate) fn of_world(world: &mut World) {
     if world.starts > 1 {
         world.violate(format!("the command was started {} times", world.starts));
     }
-    let pods = world.pods.values().filter(|pod| !is_given_up(world, pod)).count();
+    let pods = world.pods.values().filter(|stored| !world.is_given_up(stored)).count();
     if pods > 1 {
         world.violate(format!("{pods} pods at once"));
     }
-}
-
-/// Whether a pod is of no account any more: it should have gone long ago, as its node is dead. Times are rounded down.
-fn is_given_up(world: &World, pod: &Pod) -> bool {
-    let overdue =
-        pod.metadata.deletion_timestamp.as_ref().map(|time| timestamp(world.now).duration_since(time.0));
-    overdue.is_some_and(|overdue| overdue + SignedDuration::from_secs(1) >= world.rules.timeouts.terminate)
 }
 
 /// When the world has come to rest, or to its last hour.
@@ -218,14 +173,26 @@ pub(crate) fn of_end(world: &mut World) {
         let pods = world.pods.len();
         world.violate(format!("not at an end: the job is {phase:?}, {pods} pods are left"));
     }
-    if let Some(buildkite) = &world.buildkite
-        && !matches!(buildkite.state, State::Ended(_))
-    {
-        world.violate(format!("Buildkite's job is left {:?}", buildkite.state));
+    if let Some(buildkite) = &world.buildkite {
+        // A reservation lapses: without its BuildJob the job returns to the queue.
+        let settled = match buildkite.state {
+            State::Ended(_) => true,
+            State::Waiting => world.job_deleted,
+            State::Acquired { .. } => false,
+        };
+        if !settled {
+            world.violate(format!("Buildkite's job is left {:?}", buildkite.state));
+        }
     }
-    let calm = !world.disturbed && world.lives.len() <= 1 && !world.operator.ever_crashes();
+    let calm = !world.disturbed
+        && world.lives.len() <= 1
+        && !world.operator.ever_crashes()
+        && world.trouble.is_none();
     let most = if calm { CALM_WRITES } else { WRITES };
     if world.writes > most {
         world.violate(format!("{} writes", world.writes));
+    }
+    if Instant::from(world.rounds) > ROUNDS + ROUNDS_PER_SECOND * world.now / 1_000 {
+        world.violate(format!("{} rounds", world.rounds));
     }
 }

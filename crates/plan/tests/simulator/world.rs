@@ -1,30 +1,41 @@
 //! One job's world: a clock, an API server, a node, Buildkite, an operator, and what goes wrong in it.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    rc::Rc,
+    sync::{Arc, LazyLock},
+};
 
-use bk_api::BuildJob;
+use bk_api::{BuildJob, WorkloadKind};
 use bk_plan::{decide::Rules, remote::Remote};
 use jiff::{SignedDuration, Timestamp};
-use k8s_openapi::{api::core::v1::Pod, apimachinery::pkg::apis::meta::v1::Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use super::{
+    api::{Batch, Stored, Trouble},
+    batch::BatchStep,
     buildkite::{Buildkite, Outcome},
-    init,
+    faults::Fault,
+    fixtures, init,
     kubelet::{Life, Step},
     operator::Operator,
     random::Random,
 };
-use crate::fixtures;
 
 /// Milliseconds since the world began.
 pub(crate) type Instant = i64;
 
+/// Which of the world's pods, in the order of their creation.
+pub(crate) type PodId = usize;
+
 /// How long Buildkite waits for a sign of life from an agent.
-pub(crate) const HEARTBEAT_TIMEOUT: Instant = 240_000;
+const HEARTBEAT_TIMEOUT: Instant = 240_000;
 
 pub(crate) enum Event {
-    /// Something happens to the pod with this id.
-    Pod(String, Step),
+    /// Something happens to a pod.
+    Pod(PodId, Step),
+    /// Something happens to the Job with this number.
+    Batch(usize, BatchStep),
     /// The operator looks at the job, if the alarm is still the one it set.
     Wake(Option<u64>),
     /// The operator performs its next action.
@@ -41,37 +52,25 @@ pub(crate) enum Event {
     Fault(Fault),
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Fault {
-    Deleted,
-    Evicted,
-    /// The node is gone and the cluster has forgotten its pods.
-    NodeGone,
-    /// The node is gone, and its pods stay as they were, marked for deletion, for a long time.
-    NodeDark,
-    /// The cluster has forgotten a pod that lives on.
-    Forgotten,
-}
-
 pub(crate) struct World {
     pub(crate) now: Instant,
     queue: BTreeMap<(Instant, u64), Event>,
     sequence: u64,
     pub(crate) random: Random,
-    /// A second source of numbers, for what only some worlds have: the others stay as they are.
-    pub(crate) details: Random,
-    pub(crate) rules: Rules,
+    pub(crate) rules: &'static Rules,
     /// The API server's truth.
-    pub(crate) job: Option<BuildJob>,
-    pub(crate) pods: BTreeMap<String, Pod>,
+    pub(crate) job: Option<Rc<BuildJob>>,
+    pub(crate) pods: BTreeMap<Arc<str>, Stored>,
+    pub(crate) batch: Option<Batch>,
+    pub(crate) batches: usize,
+    pub(crate) trouble: Trouble,
     pub(crate) writes: u32,
-    /// Until when the API server refuses pods because a quota is used up.
-    pub(crate) quota_full_until: Instant,
     /// The node's truth, by pod id.
-    pub(crate) lives: BTreeMap<String, Life>,
+    pub(crate) lives: Vec<Life>,
     /// None for standalone jobs.
     pub(crate) buildkite: Option<Buildkite>,
     pub(crate) operator: Operator,
+    pub(crate) rounds: u32,
     /// How often the user's command was started.
     pub(crate) starts: u32,
     /// How the user's command ended.
@@ -80,27 +79,54 @@ pub(crate) struct World {
     pub(crate) init_failed: bool,
     /// Whether something took the pod or the agent away from a job that had not ended.
     pub(crate) disturbed: bool,
+    /// Whether somebody deleted the BuildJob.
+    pub(crate) job_deleted: bool,
     pub(crate) crashes: u32,
     pub(crate) violation: Option<String>,
     trace: Option<Vec<String>>,
 }
 
+/// Where every history begins; parsing YAML a hundred thousand times would be most of the work.
+struct Fixtures {
+    buildkite: BuildJob,
+    standalone: BuildJob,
+    with_init: BuildJob,
+    rules: Rules,
+}
+
+static FIXTURES: LazyLock<Fixtures> = LazyLock::new(|| {
+    let mut with_init = fixtures::job(BUILDKITE);
+    with_init.spec.kubernetes = serde_json::from_str(init::POD_SPEC).expect("the fixture is an object");
+    Fixtures {
+        buildkite: fixtures::job(BUILDKITE),
+        standalone: fixtures::job(STANDALONE),
+        with_init,
+        rules: fixtures::rules(),
+    }
+});
+
+fn any_job(random: &mut Random) -> BuildJob {
+    let mut job = match random.between(0, 20) {
+        0..3 => FIXTURES.standalone.clone(),
+        3..7 => FIXTURES.with_init.clone(),
+        _ => FIXTURES.buildkite.clone(),
+    };
+    job.metadata.creation_timestamp = Some(Time(timestamp(0)));
+    job.metadata.resource_version = Some("1".to_owned());
+    if random.chance(50) {
+        let label = (bk_api::names::LABEL_SPAWNED_FROM.to_owned(), "default".to_owned());
+        job.metadata.labels = Some([label].into());
+    }
+    if random.chance(20) {
+        job.spec.workload = Some(WorkloadKind::Job);
+    }
+    job
+}
+
 impl World {
     pub(crate) fn new(seed: u64, traced: bool) -> Self {
         let mut random = Random::new(seed);
-        let standalone = random.chance(15);
-        let mut job = fixtures::job(if standalone { STANDALONE } else { BUILDKITE });
-        job.metadata.creation_timestamp = Some(Time(timestamp(0)));
-        job.metadata.resource_version = Some("1".to_owned());
-        if random.chance(50) {
-            let label = (bk_api::names::LABEL_SPAWNED_FROM.to_owned(), "default".to_owned());
-            job.metadata.labels = Some([label].into());
-        }
-        let mut details = Random::new(!seed);
-        if details.chance(20) {
-            job.spec.kubernetes = serde_json::from_str(init::POD_SPEC).expect("the fixture is an object");
-        }
-        let quota_full_until = if details.chance(5) { details.span(1_000_000) } else { 0 };
+        let job = any_job(&mut random);
         let outage = if random.chance(10) {
             let begin = random.between(0, 30_000);
             begin..begin + random.span(120_000)
@@ -112,25 +138,28 @@ impl World {
             queue: BTreeMap::new(),
             sequence: 0,
             operator: Operator::new(&mut random),
-            random,
-            details,
-            rules: fixtures::rules(),
-            job: Some(job),
+            rules: &FIXTURES.rules,
+            buildkite: job.spec.buildkite.is_some().then(|| Buildkite::new(outage)),
+            job: Some(Rc::new(job)),
             pods: BTreeMap::new(),
+            batch: None,
+            batches: 0,
+            trouble: Trouble::new(&mut random),
+            random,
             writes: 0,
-            quota_full_until,
-            lives: BTreeMap::new(),
-            buildkite: (!standalone).then(|| Buildkite::new(outage)),
+            lives: Vec::new(),
+            rounds: 0,
             starts: 0,
             exit: None,
             init_failed: false,
             disturbed: false,
+            job_deleted: false,
             crashes: 0,
             violation: None,
             trace: traced.then(Vec::new),
         };
         world.plan_faults();
-        world.publish();
+        world.publish_job();
         world
     }
 
@@ -145,13 +174,7 @@ impl World {
         }
         let faults = if self.random.chance(50) { 0 } else { self.random.between(1, 4) };
         for _ in 0..faults {
-            let fault = match self.random.between(0, 5) {
-                0 => Fault::Deleted,
-                1 => Fault::Evicted,
-                2 => Fault::NodeGone,
-                3 => Fault::NodeDark,
-                _ => Fault::Forgotten,
-            };
+            let fault = Fault::any(&mut self.random);
             let at = self.random.span(60_000);
             self.after(at, Event::Fault(fault));
         }
@@ -170,7 +193,8 @@ impl World {
         };
         self.now = at;
         match event {
-            Event::Pod(uid, step) => self.live(&uid, step),
+            Event::Pod(pod, step) => self.live(pod, step),
+            Event::Batch(batch, step) => self.batch_step(batch, step),
             Event::Wake(alarm) => self.wake(alarm),
             Event::Act => self.act(),
             Event::Ask(process) => self.ask(process),
@@ -184,7 +208,7 @@ impl World {
 
     /// Whether all that the job brought into the world has left it.
     pub(crate) fn is_clean(&self) -> bool {
-        self.job.is_none() && self.pods.is_empty()
+        self.job.is_none() && self.pods.is_empty() && self.batch.is_none()
     }
 
     fn stop(&mut self, outcome: Outcome) {
@@ -201,16 +225,10 @@ impl World {
         }
     }
 
-    /// Tells the operator's cache about the present, a little later.
-    pub(crate) fn publish(&mut self) {
-        let delay = self.operator.see(self.now, self.job.clone(), self.pods.clone(), &mut self.random);
-        self.after(delay, Event::Wake(None));
-    }
-
     /// Buildkite will miss this agent's heartbeat.
-    pub(crate) fn lose_agent(&mut self, uid: &str) {
-        if self.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(uid)) {
-            self.after(HEARTBEAT_TIMEOUT, Event::Pod(uid.to_owned(), Step::HeartbeatMissed));
+    pub(crate) fn lose_agent(&mut self, pod: PodId) {
+        if self.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(pod)) {
+            self.after(HEARTBEAT_TIMEOUT, Event::Pod(pod, Step::HeartbeatMissed));
         }
     }
 
@@ -242,12 +260,12 @@ impl World {
 
 /// The wall clock.
 pub(crate) fn timestamp(at: Instant) -> Timestamp {
-    Timestamp::from_second(1_800_000_000).expect("in range") + SignedDuration::from_millis(at)
+    Timestamp::from_millisecond(1_800_000_000_000 + at).expect("in range")
 }
 
 /// The wall clock as Kubernetes writes it: whole seconds, rounded down.
 pub(crate) fn whole_seconds(at: Instant) -> Time {
-    Time(Timestamp::from_second(timestamp(at).as_second()).expect("in range"))
+    Time(Timestamp::from_second(1_800_000_000 + at.div_euclid(1_000)).expect("in range"))
 }
 
 const BUILDKITE: &str = "

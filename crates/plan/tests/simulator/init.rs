@@ -4,7 +4,7 @@ use k8s_openapi::api::core::v1::{ContainerState, ContainerStateRunning, Containe
 
 use super::{
     kubelet::Step,
-    world::{Event, World},
+    world::{Event, PodId, World},
 };
 
 /// What the init container that fails ends with.
@@ -33,32 +33,32 @@ pub(crate) enum InitStep {
 
 impl World {
     /// Begins with the pod's init containers, if it has any.
-    pub(super) fn begin_init(&mut self, uid: &str) -> bool {
+    pub(super) fn begin_init(&mut self, uid: PodId) -> bool {
         let name = self.lives[uid].name.clone();
-        let spec = self.pods.get(&name).and_then(|pod| pod.spec.as_ref());
+        let spec = self.pods.get(&name).and_then(|stored| stored.pod.spec.as_ref());
         if spec.is_none_or(|spec| spec.init_containers.is_none()) {
             return false;
         }
         let mut delay = 0;
-        if self.details.chance(50) {
-            delay += self.details.between(50, 500);
+        if self.random.chance(50) {
+            delay += self.random.between(50, 500);
             self.plan_init(uid, delay, InitStep::SidecarEnds);
         }
-        delay += self.details.between(50, 2_000);
+        delay += self.random.between(50, 2_000);
         self.plan_init(uid, delay, InitStep::SidecarRuns);
-        delay += self.details.between(50, 500);
+        delay += self.random.between(50, 500);
         self.plan_init(uid, delay, InitStep::PrepareRuns);
-        delay += self.details.span(100_000);
-        let exit = if self.details.chance(40) { INIT_FAILURE } else { 0 };
+        delay += self.random.span(100_000);
+        let exit = if self.random.chance(40) { INIT_FAILURE } else { 0 };
         self.plan_init(uid, delay, InitStep::PrepareEnds { exit });
         true
     }
 
-    fn plan_init(&mut self, uid: &str, delay: i64, step: InitStep) {
-        self.after(delay, Event::Pod(uid.to_owned(), Step::Init(step)));
+    fn plan_init(&mut self, uid: PodId, delay: i64, step: InitStep) {
+        self.after(delay, Event::Pod(uid, Step::Init(step)));
     }
 
-    pub(super) fn init(&mut self, uid: &str, step: InitStep) {
+    pub(super) fn init(&mut self, uid: PodId, step: InitStep) {
         let running =
             ContainerState { running: Some(ContainerStateRunning::default()), ..ContainerState::default() };
         match step {
@@ -74,21 +74,22 @@ impl World {
     }
 
     /// Nothing of this pod is started any more, and the kubelet says so in one update.
-    fn fail_in_init(&mut self, uid: &str, exit: i32) {
-        self.note(|_| format!("{uid}: its init container ends with {exit}"));
+    fn fail_in_init(&mut self, uid: PodId, exit: i32) {
+        self.note(|_| format!("pod-{uid}: its init container ends with {exit}"));
         self.life(uid).dead = true;
         self.init_failed = true;
         let status = init_status(PREPARE, self.terminated(exit, self.now));
-        self.change_pod(uid, |pod| {
+        self.change_pod(uid, move |pod| {
             let pod_status = pod.status.get_or_insert_default();
             pod_status.phase = Some("Failed".to_owned());
             replace(pod_status.init_container_statuses.get_or_insert_default(), status);
         });
+        self.tell_batch();
     }
 
-    fn set_init_state(&mut self, uid: &str, name: &str, state: ContainerState) {
+    fn set_init_state(&mut self, uid: PodId, name: &str, state: ContainerState) {
         let status = init_status(name, state);
-        self.change_pod(uid, |pod| {
+        self.change_pod(uid, move |pod| {
             let pod_status = pod.status.get_or_insert_default();
             replace(pod_status.init_container_statuses.get_or_insert_default(), status);
         });
@@ -96,7 +97,12 @@ impl World {
 }
 
 fn init_status(name: &str, state: ContainerState) -> ContainerStatus {
-    ContainerStatus { name: name.to_owned(), state: Some(state), ..ContainerStatus::default() }
+    ContainerStatus {
+        name: name.to_owned(),
+        started: Some(state.running.is_some()),
+        state: Some(state),
+        ..ContainerStatus::default()
+    }
 }
 
 fn replace(statuses: &mut Vec<ContainerStatus>, new: ContainerStatus) {

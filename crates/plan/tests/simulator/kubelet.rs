@@ -1,5 +1,7 @@
 //! The node: containers start, run and end there, whatever the API server knows about it.
 
+use std::sync::Arc;
+
 use bk_plan::pod::{AGENT_CONTAINER, managed_containers};
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
@@ -7,22 +9,20 @@ use k8s_openapi::api::core::v1::{
 };
 
 use super::{
+    api::Stored,
     init::InitStep,
-    world::{Event, Fault, Instant, World, whole_seconds},
+    world::{Event, Instant, PodId, World, whole_seconds},
 };
-
-/// How long pods may take to end when they are deleted.
-const GRACE: Instant = 60_000;
 
 /// What a pod does on its node.
 #[derive(Default)]
 pub(crate) struct Life {
-    pub(crate) name: String,
+    pub(crate) name: Arc<str>,
     pub(crate) created: Instant,
     /// When a node took it.
     pub(crate) placed: Option<Instant>,
     /// Managed containers by turn, then the agent.
-    containers: Vec<String>,
+    pub(super) containers: Vec<Arc<str>>,
     running: usize,
     /// The processes are gone.
     pub(super) dead: bool,
@@ -30,38 +30,58 @@ pub(crate) struct Life {
     acquired: bool,
     /// When the command ended, and how.
     ended: Option<(Instant, i32)>,
+    /// Until when its node cannot be reached, and what that has to say then.
+    pub(super) cut_until: Instant,
+    pub(super) unsaid: Vec<Change>,
 }
+
+/// What a kubelet has to say about a pod.
+pub(crate) type Change = Box<dyn FnOnce(&mut Pod)>;
 
 #[derive(Clone, Copy)]
 pub(crate) enum Step {
     Placed,
     Init(InitStep),
-    Blocked { container: usize, reason: &'static str, message: &'static str },
-    Started { container: usize },
+    Blocked {
+        container: usize,
+        reason: &'static str,
+        message: &'static str,
+    },
+    Started {
+        container: usize,
+    },
     AgentActs,
     Acquires,
-    AgentEnds { exit: i32 },
-    CommandEnds { exit: i32 },
+    AgentEnds {
+        exit: i32,
+    },
+    CommandEnds {
+        exit: i32,
+    },
     EndSeen,
-    Reports { exit: i32 },
+    Reports {
+        exit: i32,
+    },
     StopNoticed,
     Terminated,
     Removed,
     HeartbeatMissed,
+    /// The cluster notices that the node does not answer.
+    Unreachable,
+    Reconnected,
 }
 
 impl World {
     /// The API server stores a new pod; a scheduler and a kubelet will find it.
     pub(crate) fn store_pod(&mut self, mut pod: Pod) {
-        let uid = format!("pod-{}", self.lives.len());
-        let name = pod.metadata.name.clone().expect("pods are rendered with a name");
-        pod.metadata.uid = Some(uid.clone());
+        let id = self.lives.len();
+        let name: Arc<str> = pod.metadata.name.clone().expect("pods are rendered with a name").into();
+        pod.metadata.uid = Some(format!("pod-{id}"));
         pod.metadata.creation_timestamp = Some(whole_seconds(self.now));
         let spec = pod.spec.as_ref().expect("pods are rendered with a spec");
-        let managed = managed_containers(spec).map(|container| container.name.clone());
-        let containers = managed.chain([AGENT_CONTAINER.to_owned()]).collect();
-        let life = Life { name: name.clone(), created: self.now, containers, ..Life::default() };
-        self.lives.insert(uid.clone(), life);
+        let managed = managed_containers(spec).map(|container| container.name.as_str().into());
+        let containers = managed.chain([AGENT_CONTAINER.into()]).collect();
+        self.lives.push(Life { name: name.clone(), created: self.now, containers, ..Life::default() });
         if self.random.chance(5) {
             let condition = PodCondition {
                 type_: "PodScheduled".to_owned(),
@@ -74,15 +94,19 @@ impl World {
         }
         let unscheduled = pod.status.is_some();
         let delay = if unscheduled { self.random.span(200_000) } else { self.random.between(5, 400) };
-        self.pods.insert(name, pod);
-        self.after(delay, Event::Pod(uid, Step::Placed));
-        self.publish();
+        self.pods.insert(name, Stored::new(id, pod));
+        self.after(delay, Event::Pod(id, Step::Placed));
+        self.publish_pods();
     }
 
-    pub(crate) fn live(&mut self, uid: &str, step: Step) {
+    pub(crate) fn live(&mut self, uid: PodId, step: Step) {
         match step {
             Step::Removed => return self.remove(uid),
             Step::HeartbeatMissed => return self.report(uid, -1),
+            Step::Unreachable => return self.give_up_node(uid),
+            Step::Reconnected => return self.reconnect(uid),
+            // It will hear of it when its node is back.
+            Step::Terminated if self.lives[uid].cut_until > self.now => return,
             // It has ended by itself meanwhile.
             Step::Terminated if self.lives[uid].dead => return self.remove(uid),
             _ if self.lives[uid].dead => return,
@@ -109,15 +133,19 @@ impl World {
             // The bootstrap kills the command, whose shell says so.
             Step::StopNoticed => self.end_command(uid, 143),
             Step::Terminated => self.terminate(uid),
-            Step::Removed | Step::HeartbeatMissed => unreachable!("handled above"),
+            Step::Removed | Step::HeartbeatMissed | Step::Unreachable | Step::Reconnected => {
+                unreachable!("handled above")
+            }
         }
     }
 
-    fn place(&mut self, uid: &str) {
+    fn place(&mut self, uid: PodId) {
         self.life(uid).placed = Some(self.now);
         let start_time = Some(whole_seconds(self.now + self.operator.clock_skew));
-        self.change_pod(uid, |pod| {
-            pod.status = Some(PodStatus { start_time, ..PodStatus::default() });
+        self.change_pod(uid, move |pod| {
+            let status = pod.status.get_or_insert_default();
+            status.start_time = start_time;
+            status.conditions.iter_mut().for_each(|all| all.retain(|c| c.type_ != "PodScheduled"));
             pod.spec.as_mut().expect("it has a spec").node_name = Some("node-1".to_owned());
         });
         if !self.begin_init(uid) {
@@ -125,30 +153,30 @@ impl World {
         }
     }
 
-    pub(super) fn start_containers(&mut self, uid: &str) {
+    pub(super) fn start_containers(&mut self, uid: PodId) {
         for container in 0..self.lives[uid].containers.len() {
             let mut delay = self.random.between(50, 1_500);
             let fate = self.random.between(0, 100);
             if fate < 3 {
                 let step = blocked(container, "ErrImagePull", "manifest unknown");
-                self.after(delay, Event::Pod(uid.to_owned(), step));
+                self.after(delay, Event::Pod(uid, step));
                 continue;
             }
             if fate < 7 {
                 let until = delay + self.random.span(90_000);
                 while delay < until {
                     let step = blocked(container, "ErrImagePull", "connection refused");
-                    self.after(delay, Event::Pod(uid.to_owned(), step));
+                    self.after(delay, Event::Pod(uid, step));
                     let step = blocked(container, "ImagePullBackOff", "back-off");
-                    self.after(delay + 1_000, Event::Pod(uid.to_owned(), step));
+                    self.after(delay + 1_000, Event::Pod(uid, step));
                     delay += 12_000;
                 }
             }
-            self.after(delay, Event::Pod(uid.to_owned(), Step::Started { container }));
+            self.after(delay, Event::Pod(uid, Step::Started { container }));
         }
     }
 
-    fn start(&mut self, uid: &str, container: usize) {
+    fn start(&mut self, uid: PodId, container: usize) {
         let running = Some(ContainerStateRunning::default());
         self.set_state(uid, container, ContainerState { running, ..ContainerState::default() });
         let life = self.life(uid);
@@ -160,11 +188,11 @@ impl World {
             self.start_command(uid);
         } else {
             let delay = self.random.between(20, 800);
-            self.after(delay, Event::Pod(uid.to_owned(), Step::AgentActs));
+            self.after(delay, Event::Pod(uid, Step::AgentActs));
         }
     }
 
-    fn choose_agents_way(&mut self, uid: &str) {
+    fn choose_agents_way(&mut self, uid: PodId) {
         let (delay, step) = match self.random.between(0, 100) {
             0..8 => (10, Step::AgentEnds { exit: 1 }),
             // It hangs.
@@ -172,41 +200,41 @@ impl World {
             11..15 => (self.random.between(1_000, 60_000), Step::Acquires),
             _ => (self.random.between(10, 800), Step::Acquires),
         };
-        self.after(delay, Event::Pod(uid.to_owned(), step));
+        self.after(delay, Event::Pod(uid, step));
     }
 
-    fn acquire(&mut self, uid: &str) {
+    fn acquire(&mut self, uid: PodId) {
         if let Some(left) = self.outage_left() {
-            return self.after(left + 500, Event::Pod(uid.to_owned(), Step::Acquires));
+            return self.after(left + 500, Event::Pod(uid, Step::Acquires));
         }
         let buildkite = self.buildkite.as_mut().expect("standalone pods acquire nothing");
         if buildkite.acquire(uid).is_err() {
-            self.note(|_| format!("{uid}: the job is refused"));
+            self.note(|_| format!("pod-{uid}: the job is refused"));
             return self.end_agent(uid, 27);
         }
-        self.note(|_| format!("{uid}: acquires the job"));
+        self.note(|_| format!("pod-{uid}: acquires the job"));
         self.life(uid).acquired = true;
         self.start_command(uid);
         if self.random.chance(5) {
             let delay = self.random.span(20_000);
-            self.after(delay, Event::Pod(uid.to_owned(), Step::AgentEnds { exit: 137 }));
+            self.after(delay, Event::Pod(uid, Step::AgentEnds { exit: 137 }));
         }
     }
 
-    fn start_command(&mut self, uid: &str) {
+    fn start_command(&mut self, uid: PodId) {
         self.starts += 1;
-        self.note(|_| format!("{uid}: the command starts"));
+        self.note(|_| format!("pod-{uid}: the command starts"));
         let exit = match self.random.between(0, 10) {
             0..6 => 0,
             6 => 137,
             _ => 3,
         };
         let delay = self.random.span(300_000);
-        self.after(delay, Event::Pod(uid.to_owned(), Step::CommandEnds { exit }));
+        self.after(delay, Event::Pod(uid, Step::CommandEnds { exit }));
     }
 
     /// The agent ends by itself; without it the containers that wait for it end too.
-    fn end_agent(&mut self, uid: &str, exit: i32) {
+    fn end_agent(&mut self, uid: PodId, exit: i32) {
         let life = self.life(uid);
         if life.agent_dead {
             return;
@@ -222,11 +250,11 @@ impl World {
         }
         if self.lives[uid].ended.is_none() {
             let delay = self.random.between(100, 30_000);
-            self.after(delay, Event::Pod(uid.to_owned(), Step::CommandEnds { exit: 1 }));
+            self.after(delay, Event::Pod(uid, Step::CommandEnds { exit: 1 }));
         }
     }
 
-    fn end_command(&mut self, uid: &str, exit: i32) {
+    fn end_command(&mut self, uid: PodId, exit: i32) {
         let now = self.now;
         let life = self.life(uid);
         if life.ended.is_some() {
@@ -237,27 +265,27 @@ impl World {
         if acquired || self.buildkite.is_none() {
             self.exit = Some(exit);
         }
-        self.note(|_| format!("{uid}: the command ends with {exit}"));
+        self.note(|_| format!("pod-{uid}: the command ends with {exit}"));
         let (seen, reported) = (self.random.between(0, 1_500), self.random.between(10, 800));
-        self.after(seen, Event::Pod(uid.to_owned(), Step::EndSeen));
+        self.after(seen, Event::Pod(uid, Step::EndSeen));
         if !agent_dead {
-            self.after(reported, Event::Pod(uid.to_owned(), Step::Reports { exit }));
+            self.after(reported, Event::Pod(uid, Step::Reports { exit }));
         }
     }
 
-    fn agent_reports(&mut self, uid: &str, exit: i32) {
+    fn agent_reports(&mut self, uid: PodId, exit: i32) {
         if self.lives[uid].agent_dead {
             return;
         }
         if let Some(left) = self.outage_left() {
-            return self.after(left + 500, Event::Pod(uid.to_owned(), Step::Reports { exit }));
+            return self.after(left + 500, Event::Pod(uid, Step::Reports { exit }));
         }
         self.report(uid, exit);
         let delay = self.random.between(0, 3_000);
-        self.after(delay, Event::Pod(uid.to_owned(), Step::AgentEnds { exit: 0 }));
+        self.after(delay, Event::Pod(uid, Step::AgentEnds { exit: 0 }));
     }
 
-    fn show_end(&mut self, uid: &str) {
+    fn show_end(&mut self, uid: PodId) {
         let Some((at, exit)) = self.lives[uid].ended else {
             return;
         };
@@ -269,23 +297,7 @@ impl World {
         }
     }
 
-    /// Marks a pod for deletion; its processes get a signal and some time.
-    pub(crate) fn delete_pod(&mut self, name: &str, uid: &str) {
-        let Some(pod) = self.pods.get_mut(name).filter(|pod| pod.metadata.uid.as_deref() == Some(uid)) else {
-            return;
-        };
-        if pod.metadata.deletion_timestamp.is_some() {
-            return;
-        }
-        pod.metadata.deletion_timestamp = Some(whole_seconds(self.now + GRACE));
-        pod.metadata.deletion_grace_period_seconds = Some(GRACE / 1_000);
-        let (dead, delay) = (self.lives[uid].dead, self.random.between(50, 4_000));
-        let step = if dead { Step::Removed } else { Step::Terminated };
-        self.after(delay, Event::Pod(uid.to_owned(), step));
-        self.publish();
-    }
-
-    fn terminate(&mut self, uid: &str) {
+    fn terminate(&mut self, uid: PodId) {
         let life = self.life(uid);
         life.dead = true;
         let (acquired, agent_dead, ended) = (life.acquired, life.agent_dead, life.ended);
@@ -294,111 +306,55 @@ impl World {
             self.report(uid, ended.map_or(-1, |(_, exit)| exit));
         }
         for container in 0..containers {
-            let running = self.state_of(uid, container).is_some_and(|state| state.running.is_some());
-            if running && self.random.chance(70) {
+            if self.is_running(uid, container) && self.random.chance(70) {
                 self.set_state(uid, container, self.terminated(143, self.now));
             }
         }
         let delay = self.random.between(0, 1_000);
-        self.after(delay, Event::Pod(uid.to_owned(), Step::Removed));
+        self.after(delay, Event::Pod(uid, Step::Removed));
     }
 
-    fn remove(&mut self, uid: &str) {
+    pub(super) fn remove(&mut self, uid: PodId) {
         let name = self.lives[uid].name.clone();
-        if self.pods.get(&name).is_some_and(|pod| pod.metadata.uid.as_deref() == Some(uid)) {
+        if self.pods.get(&name).is_some_and(|stored| stored.id == uid) {
             self.pods.remove(&name);
-            self.note(|_| format!("{uid}: gone"));
-            self.publish();
+            self.note(|_| format!("pod-{uid}: gone"));
+            self.tell_batch();
+            self.publish_pods();
         }
     }
 
-    fn report(&mut self, uid: &str, exit: i32) {
+    pub(super) fn report(&mut self, uid: PodId, exit: i32) {
         if let Some(buildkite) = &mut self.buildkite {
             buildkite.end(uid, exit);
         }
         self.note(|world| format!("Buildkite: {:?}", world.buildkite.as_ref().map(|b| &b.state)));
     }
 
-    pub(crate) fn fault(&mut self, fault: Fault) {
-        let Some((name, pod)) = self.pods.iter().find(|(_, pod)| pod.metadata.deletion_timestamp.is_none())
-        else {
-            return;
-        };
-        let (name, uid) = (name.clone(), pod.metadata.uid.clone().unwrap_or_default());
-        self.note(|_| format!("{uid}: {fault:?}"));
-        self.disturbed = true;
-        match fault {
-            Fault::Deleted => self.delete_pod(&name, &uid),
-            Fault::Evicted => self.evict(&uid),
-            Fault::NodeGone => {
-                self.kill(&uid);
-                self.remove(&uid);
-            }
-            Fault::NodeDark => {
-                self.kill(&uid);
-                let end = whole_seconds(self.now + GRACE);
-                self.change_pod(&uid, |pod| {
-                    pod.metadata.deletion_timestamp = Some(end);
-                    pod.metadata.deletion_grace_period_seconds = Some(GRACE / 1_000);
-                });
-                self.after(600_000, Event::Pod(uid, Step::Removed));
-            }
-            Fault::Forgotten => self.remove(&uid),
-        }
+    pub(super) fn life(&mut self, uid: PodId) -> &mut Life {
+        &mut self.lives[uid]
     }
 
-    fn evict(&mut self, uid: &str) {
-        if self.random.chance(50) {
-            let exit = self.random.between(0, 2) * 137;
-            self.report(uid, i32::try_from(exit).expect("small"));
-        }
-        self.kill(uid);
-        if self.random.chance(50) {
-            for container in 0..self.lives[uid].containers.len() {
-                let mut state = self.terminated(137, self.now);
-                state.terminated.as_mut().expect("it is").reason = Some("Error".to_owned());
-                self.set_state(uid, container, state);
-            }
-        }
-        self.change_pod(uid, |pod| {
-            let status = pod.status.get_or_insert_default();
-            status.phase = Some("Failed".to_owned());
-            status.reason = Some("Evicted".to_owned());
-            status.message = Some("The node was low on resource: memory.".to_owned());
-        });
-    }
-
-    /// All processes of the pod end, and nobody hears of it.
-    fn kill(&mut self, uid: &str) {
-        self.life(uid).dead = true;
-        self.lose_agent(uid);
-    }
-
-    pub(super) fn life(&mut self, uid: &str) -> &mut Life {
-        self.lives.get_mut(uid).expect("every pod has a life")
-    }
-
-    fn state_of(&self, uid: &str, container: usize) -> Option<&ContainerState> {
+    fn is_running(&self, uid: PodId, container: usize) -> bool {
         let life = &self.lives[uid];
-        let statuses = self.pods.get(&life.name)?.status.as_ref()?.container_statuses.as_ref()?;
-        statuses.iter().find(|status| status.name == life.containers[container])?.state.as_ref()
+        let stored = self.pods.values().find(|stored| stored.id == uid);
+        let statuses = stored.and_then(|stored| stored.pod.status.as_ref()?.container_statuses.as_ref());
+        let named = |status: &&ContainerStatus| status.name == *life.containers[container];
+        let state = statuses.and_then(|all| all.iter().find(named)?.state.as_ref());
+        state.is_some_and(|state| state.running.is_some())
     }
 
-    fn set_state(&mut self, uid: &str, container: usize, state: ContainerState) {
+    pub(super) fn set_state(&mut self, uid: PodId, container: usize, state: ContainerState) {
         let name = self.lives[uid].containers[container].clone();
-        self.change_pod(uid, |pod| {
+        self.change_pod(uid, move |pod| {
             let statuses = pod.status.get_or_insert_default().container_statuses.get_or_insert_default();
-            statuses.retain(|status| status.name != name);
-            statuses.push(ContainerStatus { name, state: Some(state), ..ContainerStatus::default() });
+            statuses.retain(|status| status.name != *name);
+            statuses.push(ContainerStatus {
+                name: name.to_string(),
+                state: Some(state),
+                ..ContainerStatus::default()
+            });
         });
-    }
-
-    pub(super) fn change_pod(&mut self, uid: &str, change: impl FnOnce(&mut Pod)) {
-        let name = self.lives[uid].name.clone();
-        if let Some(pod) = self.pods.get_mut(&name).filter(|pod| pod.metadata.uid.as_deref() == Some(uid)) {
-            change(pod);
-            self.publish();
-        }
     }
 
     pub(super) fn terminated(&self, exit: i32, at: Instant) -> ContainerState {

@@ -4,12 +4,14 @@ use std::ops::Range;
 
 use bk_plan::remote::RemoteState;
 
+use super::world::PodId;
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum State {
     Waiting,
-    /// An agent, known by its pod's id, has the job; it may have been asked to stop.
+    /// An agent, known by its pod, has the job; it may have been asked to stop.
     Acquired {
-        by: String,
+        by: PodId,
         stop: Option<Outcome>,
     },
     Ended(Outcome),
@@ -38,19 +40,19 @@ impl Buildkite {
         Self { state: State::Waiting, was_acquired: false, outage }
     }
 
-    pub(crate) fn acquire(&mut self, agent: &str) -> Result<(), Refused> {
+    pub(crate) fn acquire(&mut self, agent: PodId) -> Result<(), Refused> {
         if self.state != State::Waiting {
             return Err(Refused);
         }
-        self.state = State::Acquired { by: agent.to_owned(), stop: None };
+        self.state = State::Acquired { by: agent, stop: None };
         self.was_acquired = true;
         Ok(())
     }
 
     /// The agent reports its job's end, or Buildkite has given the agent up.
-    pub(crate) fn end(&mut self, agent: &str, exit: i32) {
+    pub(crate) fn end(&mut self, agent: PodId, exit: i32) {
         if let State::Acquired { by, stop } = &self.state
-            && by == agent
+            && *by == agent
         {
             self.state = State::Ended(stop.unwrap_or(Outcome::Exit(exit)));
         }
@@ -66,7 +68,7 @@ impl Buildkite {
     }
 
     /// Somebody cancels the job, or its time is up. The agent that has it, if one has, is to be told.
-    pub(crate) fn stop(&mut self, outcome: Outcome) -> Option<String> {
+    pub(crate) fn stop(&mut self, outcome: Outcome) -> Option<PodId> {
         match &mut self.state {
             State::Waiting if outcome == Outcome::Canceled => {
                 self.state = State::Ended(outcome);
@@ -74,14 +76,14 @@ impl Buildkite {
             }
             State::Acquired { by, stop } => {
                 stop.get_or_insert(outcome);
-                Some(by.clone())
+                Some(*by)
             }
             _ => None,
         }
     }
 
-    pub(crate) fn is_held_by(&self, agent: &str) -> bool {
-        matches!(&self.state, State::Acquired { by, .. } if by == agent)
+    pub(crate) fn is_held_by(&self, agent: PodId) -> bool {
+        matches!(&self.state, State::Acquired { by, .. } if *by == agent)
     }
 
     pub(crate) fn word(&self) -> RemoteState {
