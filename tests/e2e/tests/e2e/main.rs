@@ -21,3 +21,4 @@ mod restricted;
 mod scale;
 mod schema;
 mod unstartable;
+mod workloads;
