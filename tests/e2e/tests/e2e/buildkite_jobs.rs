@@ -35,7 +35,9 @@ fn assert_lines_name_the_job(log: &str, uuid: &str) -> Result<()> {
     for line in log.lines() {
         let line: serde_json::Value = serde_json::from_str(line)?;
         let message = line["message"].as_str().unwrap_or_default();
-        if ["BuildJob created", "created", "job", "job ended", "BuildJob deleted", "deleted"].contains(&message) {
+        if ["BuildJob created", "created", "job", "job ended", "BuildJob deleted", "deleted"]
+            .contains(&message)
+        {
             concerned += 1;
             assert_eq!(line["span"]["job_uuid"], uuid, "{line}");
             assert_eq!(line["span"]["build_job"], names::build_job(uuid), "{line}");
