@@ -26,15 +26,19 @@ cluster: tools ## Start a local Kubernetes cluster, and nothing in it
 	cargo xtask cluster up
 
 .PHONY: check
-check: tools lint-tools ## Check format and lints, and run the tests that need no cluster
-	cargo --locked xtask test --only lint,unit
+check: tools lint-tools ## Check format, lints and documents, and run the tests that need no cluster
+	cargo --locked xtask test --only lint,docs,unit
 
 .PHONY: test
 test: tools lint-tools ## Run all tests, those on a real cluster included
 	cargo --locked xtask test
 
+.PHONY: docs
+docs: tools ## Make a site of the documents, in target/docs
+	cargo --locked xtask docs
+
 .PHONY: bench
-bench: tools ## Measure what buildkite-local takes, in a release build
+bench: tools ## Measure buildkite-local and the operator as they ship, on a cluster of its own
 	cargo --locked xtask bench
 
 .PHONY: fuzz

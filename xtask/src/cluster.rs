@@ -29,6 +29,7 @@ use anyhow::{Context, Result};
 use self::node::Node;
 pub(crate) use self::running::Running;
 use self::state::Home;
+pub(crate) use self::state::check_name;
 use crate::{cache, deps, progress};
 
 /// The cluster that is meant when none is named.
@@ -154,19 +155,27 @@ fn remove(choice: &Choice) -> Result<bool> {
     Ok(removed)
 }
 
-/// Shows the end of every component's log.
-pub(crate) fn show_logs(name: &str, lines: usize) -> Result<()> {
+/// Copies every component's log into a directory, where it outlives the cluster.
+pub(crate) fn save_logs(name: &str, directory: &Path) -> Result<()> {
     let (home, _) = Choice { name: name.to_owned(), state: None }.existing()?;
-    logs::show(&home, &logs::select(None)?, lines, false).map(drop)
+    logs::save(&home, directory)
 }
 
 /// The socket of the containerd of a running cluster.
 pub(crate) fn containerd_socket(name: &str) -> Result<PathBuf> {
-    let choice = Choice { name: name.to_owned(), state: None };
-    let (_, state) = choice.existing()?;
+    Ok(node(name)?.containerd_socket())
+}
+
+/// The processes of a running cluster: name and number.
+pub(crate) fn processes(name: &str) -> Result<Vec<(String, u32)>> {
+    let programs = node(name)?.programs()?;
+    Ok(programs.into_iter().map(|(name, process)| (name, process.pid)).collect())
+}
+
+fn node(name: &str) -> Result<Node> {
+    let (_, state) = Choice { name: name.to_owned(), state: None }.existing()?;
     let node = Node::find(&state);
-    let node = node.with_context(|| format!("cluster {name} does not run: start it with `cluster up`"))?;
-    Ok(node.containerd_socket())
+    node.with_context(|| format!("cluster {name} does not run: start it with `cluster up`"))
 }
 
 /// Writes a file that only its owner may read.

@@ -194,7 +194,9 @@ impl Demo {
         progress::note("\nThe build passed, and no job pod is left. Where to look:");
         progress::note(&format!("  Another build  {script} {}", BUILD.join(" ")));
         progress::note(&format!("  Jobs as seen   {script} get buildjobs,pods --watch"));
-        progress::note(&format!("  The operator   {script} logs deployment/buildkite-operator"));
+        progress::note(&format!(
+            "  The operator   {script} logs --selector=app.kubernetes.io/name=buildkite-operator --prefix"
+        ));
         Ok(script)
     }
 

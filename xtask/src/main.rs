@@ -5,9 +5,11 @@ mod cache;
 mod cluster;
 mod demo;
 mod deps;
+mod docs;
 mod images;
 mod process;
 mod progress;
+mod stage;
 mod test;
 
 use std::path::Path;
@@ -34,7 +36,9 @@ enum Task {
     Images(images::Args),
     /// Run the demo: the operator, a Buildkite server and a build, on a local cluster or on yours.
     Demo(demo::Args),
-    /// Measure buildkite-local: what calls take, and what they cost.
+    /// Make a site of the documents.
+    Docs(docs::Args),
+    /// Measure buildkite-local and the operator, as they ship.
     Bench(bench::Args),
     /// Run every test: format, lints, unit tests, and end to end on a local cluster.
     Test(test::Args),
@@ -54,6 +58,7 @@ fn run(task: Task) -> Result<ExitCode> {
         Task::Cluster(args) => cluster::run(&args),
         Task::Images(args) => images::run(args).map(|()| ExitCode::SUCCESS),
         Task::Demo(args) => demo::run(&args).map(|()| ExitCode::SUCCESS),
+        Task::Docs(args) => docs::run(&args).map(|()| ExitCode::SUCCESS),
         Task::Bench(args) => bench::run(&args).map(|()| ExitCode::SUCCESS),
         Task::Test(args) => test::run(&args).map(|()| ExitCode::SUCCESS),
     }

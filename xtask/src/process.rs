@@ -12,6 +12,23 @@ use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
+use crate::workspace;
+
+/// Cargo in the workspace, as if typed in a shell. What `cargo run` tells the program that it runs about the package is
+/// taken out of the environment: build scripts look at it, and half of the dependencies would be built again each time
+/// that somebody types `cargo test` after a `cargo xtask`.
+pub(crate) fn cargo(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(workspace()).args(args);
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(&name);
+        }
+    }
+    command
+}
+
 /// Runs a program to its end and returns what it printed; a failure tells what it said.
 pub(crate) fn run(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("starting {}", line(command)))?;

@@ -6,10 +6,13 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, ensure};
 
 use crate::images::{self, Built, Image, binaries};
-use crate::{cluster, demo, deps, process, progress, workspace};
+use crate::process::cargo;
+use crate::{cluster, demo, deps, docs, process, progress, stage, workspace};
 
 /// The tests' own cluster, so that a demo beside them is left alone.
 const CLUSTER: &str = "test";
+/// Where the cluster's logs are kept if something fails on it: shown, they would hide what failed.
+const CLUSTER_LOGS: &str = "target/e2e/cluster";
 
 /// What to run.
 #[derive(clap::Args)]
@@ -20,21 +23,31 @@ pub(crate) struct Args {
     /// Run the tests with the agent and the end-to-end tests whose names contain this.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Leave the cluster running afterwards, for another run or a look around.
+    /// Run those of them that take long, which are left out otherwise, and no others.
+    #[arg(long)]
+    ignored: bool,
+    /// Leave the cluster running afterwards, for a look around or another run with this option, which uses it again.
     #[arg(long)]
     keep: bool,
+    /// The cluster's name: runs with different ones can go on side by side.
+    #[arg(long, value_name = "NAME", default_value = CLUSTER, value_parser = cluster::check_name)]
+    cluster: String,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Part {
     /// Format and lints.
     Lint,
+    /// The documents as a site, in which every link leads somewhere.
+    Docs,
     /// What needs no cluster.
     Unit,
     /// The real agent against buildkite-local.
     Agent,
     /// The page of buildkite-local in a real browser.
     Browser,
+    /// The chart and the manifests that are made of it, without a cluster.
+    Chart,
     /// The demo.
     Demo,
     /// End to end on a real cluster.
@@ -44,6 +57,11 @@ enum Part {
 impl Args {
     fn wants(&self, part: Part) -> bool {
         self.only.is_empty() || self.only.contains(&part)
+    }
+
+    /// How the test programs are told which tests to run.
+    fn chosen(&self) -> impl Iterator<Item = &str> {
+        self.ignored.then_some("--ignored").into_iter().chain(self.filter.as_deref())
     }
 
     /// Whether a cluster is needed.
@@ -56,7 +74,7 @@ impl Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(
         !args.wants_cluster() || rustix::process::geteuid().is_root(),
-        "the demo and the end-to-end tests make a cluster, which needs root: run this as root, or with --only lint,unit,agent"
+        "the demo and the end-to-end tests make a cluster, which needs root: run this as root, or with --only lint,docs,unit,agent,chart"
     );
     if args.wants_cluster() || args.wants(Part::Unit) {
         deps::packages()?;
@@ -68,14 +86,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.wants(Part::Lint) {
         passed.time("lint", lint)?;
     }
+    if args.wants(Part::Docs) {
+        passed.time("docs", documents)?;
+    }
     if args.wants(Part::Unit) {
         passed.time("unit", unit)?;
     }
     if args.wants(Part::Agent) {
-        passed.time("agent", || agent(args.filter.as_deref()))?;
+        passed.time("agent", || agent(args))?;
     }
     if args.wants(Part::Browser) {
         passed.time("browser", browser)?;
+    }
+    if args.wants(Part::Chart) {
+        passed.time("chart", || chart(args.filter.as_deref()))?;
     }
     if args.wants_cluster() {
         on_cluster(args, &mut passed)?;
@@ -86,23 +110,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn lint() -> Result<()> {
     check("checking the format", &mut cargo(&["fmt", "--all", "--check"]))?;
-    let lints = ["clippy", "--locked", "--quiet", "--workspace", "--all-targets", "--", "--deny", "warnings"];
-    check("checking lints", &mut cargo(&lints))
+    // The tests that run only when they are named are checked only when they are named, too.
+    for targets in [
+        &["--all-targets"][..],
+        &["--test", "agent", "--test", "browser", "--test", "chart", "--test", "e2e"],
+    ] {
+        let mut lints = cargo(&["clippy", "--locked", "--quiet", "--workspace"]);
+        check("checking lints", lints.args(targets).args(["--", "--deny", "warnings"]))?;
+    }
+    Ok(())
+}
+
+fn documents() -> Result<()> {
+    progress::note("==== building the documents");
+    docs::build()
 }
 
 fn unit() -> Result<()> {
     // Shim tests run the program that ships, not a debug build of it.
     let shim = binaries::shim()?;
-    let mut command = cargo(&[
-        "test",
-        "--locked",
-        "--workspace",
-        "--exclude",
-        "bk-e2e",
-        "--exclude",
-        "bk-browser",
-        "--quiet",
-    ]);
+    let mut command = cargo_test(&["--quiet"]);
     check("running the tests that need no cluster", command.env("BUILDKITE_SHIM", shim))?;
     simulator()
 }
@@ -110,20 +137,26 @@ fn unit() -> Result<()> {
 /// Runs the simulator at length, with what it simulates optimised: the run takes a fifth of the time then.
 fn simulator() -> Result<()> {
     let optimised = "profile.dev.package.bk-plan.opt-level=1";
-    let args =
-        ["test", "--locked", "--config", optimised, "--package", "bk-plan", "--test", "simulator", "--quiet"];
-    check("running a hundred thousand simulated histories", cargo(&args).env("HISTORIES", "100000"))
+    let mut command = cargo_test(&["--config", optimised, "--test", "simulator", "--quiet"]);
+    check("running a hundred thousand simulated histories", command.env("HISTORIES", "100000"))
 }
 
-fn agent(filter: Option<&str>) -> Result<()> {
-    let mut command = cargo(&["test", "--locked", "--package", "bk-e2e", "--test", "agent", "--"]);
+fn agent(args: &Args) -> Result<()> {
+    let mut command = cargo_test(&["--test", "agent", "--"]);
     // The tests mostly wait for agents, so more of them than there are cores run at once.
-    command.arg("--test-threads=8").args(filter).env("E2E_AGENT", deps::agent()?);
+    command.arg("--test-threads=8").args(args.chosen());
+    command.env("E2E_AGENT", deps::agent()?).env("BUILDKITE_SHIM", binaries::shim()?);
     check("running the tests with the real agent", &mut command)
 }
 
+fn chart(filter: Option<&str>) -> Result<()> {
+    let mut command = cargo_test(&["--test", "chart", "--"]);
+    command.args(filter).env("E2E_HELM", deps::helm()?);
+    check("running the tests of the chart", &mut command)
+}
+
 fn browser() -> Result<()> {
-    let mut command = cargo(&["test", "--locked", "--package", "bk-browser", "--quiet"]);
+    let mut command = cargo_test(&["--test", "browser", "--quiet"]);
     check("running the tests of the page", &mut command)
 }
 
@@ -131,12 +164,12 @@ fn browser() -> Result<()> {
 fn on_cluster(args: &Args, passed: &mut Passed) -> Result<()> {
     let outcome = with_cluster(args, passed);
     if outcome.is_err() {
-        progress::note("==== the end of the cluster's logs");
-        if let Err(error) = cluster::show_logs(CLUSTER, 30) {
-            progress::note(&format!("cannot show them: {error:#}"));
+        match cluster::save_logs(&args.cluster, &workspace().join(CLUSTER_LOGS)) {
+            Ok(()) => progress::note(&format!("the cluster's logs are in {CLUSTER_LOGS}")),
+            Err(error) => progress::note(&format!("cannot keep the cluster's logs: {error:#}")),
         }
     }
-    let removed = if args.keep { Ok(()) } else { cluster::stop(CLUSTER).map(drop) };
+    let removed = if args.keep { Ok(()) } else { cluster::stop(&args.cluster).map(drop) };
     match (outcome, removed) {
         (Err(error), Err(another)) => {
             progress::note(&format!("error: {another:#}"));
@@ -147,7 +180,11 @@ fn on_cluster(args: &Args, passed: &mut Passed) -> Result<()> {
 }
 
 fn with_cluster(args: &Args, passed: &mut Passed) -> Result<()> {
-    let cluster = cluster::start(CLUSTER)?;
+    if !args.keep {
+        // A run that was killed leaves whatever its tests were doing to the cluster, such as taints on its node.
+        cluster::stop(&args.cluster)?;
+    }
+    let cluster = cluster::start(&args.cluster)?;
     let images = images::ensure(&Image::ALL)?;
     images::load(&cluster.containerd_socket, &images)?;
     if args.wants(Part::Demo) {
@@ -155,38 +192,29 @@ fn with_cluster(args: &Args, passed: &mut Passed) -> Result<()> {
         passed.time("demo", || demo::rehearse(&cluster, &images))?;
     }
     if args.wants(Part::E2e) {
-        passed.time("e2e", || end_to_end(args.filter.as_deref(), &cluster, &images))?;
+        passed.time("e2e", || end_to_end(args, &cluster, &images))?;
     }
     Ok(())
 }
 
-fn end_to_end(filter: Option<&str>, cluster: &cluster::Running, images: &[Built]) -> Result<()> {
-    let operator = binaries::operator()?;
-    let toolbox = Image::Toolbox.reference(images::TAG);
-    let archive = images.iter().find(|image| image.reference == toolbox).context("the toolbox was built")?;
-    let mut command = cargo(&["test", "--locked", "--package", "bk-e2e", "--test", "e2e", "--"]);
+fn end_to_end(args: &Args, cluster: &cluster::Running, images: &[Built]) -> Result<()> {
+    let mut command = cargo_test(&["--test", "e2e", "--"]);
     // The tests mostly wait for the cluster, so more of them than there are cores run at once.
-    command
-        .arg("--test-threads=4")
-        .args(filter)
-        .env("E2E_KUBECONFIG", &cluster.kubeconfig)
-        .env("E2E_AUDIT_LOG", &cluster.audit_log)
-        .env("E2E_HOST", cluster.machine.to_string())
-        .env("E2E_KUBECTL", deps::kubernetes()?.join("kubectl"))
-        .env("E2E_KWOK", deps::kwok()?)
-        .env("E2E_OPERATOR", operator)
-        .env("BUILDKITE_SHIM", binaries::shim()?)
-        .env("E2E_AGENT_IMAGE", Image::Agent.reference(images::TAG))
-        .env("E2E_REGISTRIES", &cluster.registries)
-        .env("E2E_TOOLBOX_ARCHIVE", &archive.archive)
-        .env("E2E_TOOLBOX_IMAGE", toolbox);
-    cluster.bypass_proxies(&mut command);
+    command.arg("--test-threads=4").args(args.chosen());
+    // The way through the runtime says nothing, and hides why a test failed.
+    command.env("RUST_BACKTRACE", "0");
+    stage::describe(&mut command, cluster, images, &binaries::operator()?)?;
+    if args.ignored {
+        command.env("E2E_ELASTICSEARCH", deps::elasticsearch()?);
+    }
     check("running the end-to-end tests", &mut command)
 }
 
-fn cargo(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO"));
-    command.current_dir(workspace()).args(args);
+/// `cargo test` for the whole workspace, whatever is run of it: with fewer packages cargo would choose other features
+/// for the dependencies, and compile half of them again.
+fn cargo_test(args: &[&str]) -> Command {
+    let mut command = cargo(&["test", "--locked", "--workspace"]);
+    command.args(args);
     command
 }
 
@@ -234,7 +262,7 @@ mod tests {
         let rust = after(&read("Cargo.toml"), "rust-version = ");
         let numbers =
             |version: &String| version.split('.').map(|number| number.parse().unwrap()).collect::<Vec<u32>>();
-        let go = ["agent", "kubernetes", "kwok"]
+        let go = ["agent", "helm", "kubernetes", "kwok"]
             .map(|module| after(&read(&format!("hack/{module}/go.mod")), "go "));
         let go = go.into_iter().max_by_key(numbers).unwrap();
         assert!(

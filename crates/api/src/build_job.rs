@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::{
+    compact::CompactObject,
     container_use::ContainerUse,
     exporters::{ArtifactExporter, LogExporter, MetricsExporter, RepoMirrorUse},
     placement::{NodePreference, NodeRequirement},
@@ -111,19 +112,19 @@ pub struct BuildJobSpec {
 
     /// Which logs go to the cluster's log sinks, besides the one in Buildkite.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub log_exporter: Option<LogExporter>,
+    pub log_exporter: Option<Box<LogExporter>>,
 
     /// Which files become artifacts of the job by being written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub artifact_exporter: Option<ArtifactExporter>,
+    pub artifact_exporter: Option<Box<ArtifactExporter>>,
 
     /// Which files hold metrics of the job.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub metrics_exporter: Option<MetricsExporter>,
+    pub metrics_exporter: Option<Box<MetricsExporter>>,
 
     /// Whether the checkout borrows from the cluster's mirrors of git repositories.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub repo_mirror: Option<RepoMirrorUse>,
+    pub repo_mirror: Option<Box<RepoMirrorUse>>,
 
     /// What a node must be like to run the job. All of them hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -143,7 +144,7 @@ pub struct BuildJobSpec {
     /// Requests and limits of the container that runs the command. They go before those of its environment and of the
     /// resource class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub resources: Option<ResourceRequirements>,
+    pub resources: Option<Box<ResourceRequirements>>,
 
     /// A resource class of the operator's configuration: resources, nodes and priority under one name. If absent, the
     /// agent query rule `resource_class=NAME` chooses, and then the operator's default.
@@ -165,7 +166,7 @@ pub struct BuildJobSpec {
     /// The content of the step's `kubernetes` plugin, as its author wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::any_object")]
-    pub kubernetes: Option<Map<String, Value>>,
+    pub kubernetes: Option<CompactObject>,
 
     /// What the pod stands in: nothing (`Pod`), which is quickest, or a `batch/v1` Job (`Job`), for tools and quotas that know
     /// Jobs. The operator's configuration decides if absent.

@@ -2,20 +2,46 @@
 //! documents. What is not understood is refused, with the key that holds it.
 
 mod agent;
+mod artifacts;
+mod directory;
+mod logs;
+mod metrics;
+mod mirrors;
 mod pods;
+mod spawner;
 mod strict;
+mod validation;
+mod values;
 
 use std::collections::BTreeMap;
 
-use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 
+use crate::spelling;
+
 pub use agent::{AdditionalHooks, AgentConfig};
+pub use artifacts::ArtifactExporterConfig;
+pub use directory::check_directory;
+pub use logs::{
+    ElasticsearchSink, FileSink, LogBatch, LogExporterConfig, LogHandling, LogRedaction, LogSink, LokiSink,
+    Multiline, OtlpEncoding, OtlpSink, StdoutSink,
+};
+pub use metrics::{AtEnd, JobLabel, MetricsExporterConfig, OtlpMetrics, PushConfig};
+pub use mirrors::{MirrorConfig, MirrorEndpoint, MirrorGc, MirrorLayout};
 pub use pods::{
     AgentDelivery, Architecture, ImageCheck, OwnResources, PodConfig, PodSecurity, PullPolicy, ResourceClass,
     ResourceClasses, Timeouts,
 };
+pub use spawner::{
+    CLUSTER_DEFAULT_QUEUE, DEFAULT_QUEUE, IntakeKind, JobDefaults, Queue, QueueConfig, SpawnerConfig,
+};
 pub use strict::unknown_field;
+pub use validation::{
+    EnvironmentDefaults, Expression, NewNodes, NodeClass, RuleAction, RuleKind, ValidationConfig,
+    ValidationRule,
+};
+pub use values::ValuesSchema;
 
 /// Name of the ConfigMap in the operator's namespace.
 pub const CONFIG_MAP: &str = "buildkite-operator-config";
@@ -23,10 +49,20 @@ pub const CONFIG_MAP: &str = "buildkite-operator-config";
 /// Key of the Secret that holds the agent token.
 pub const TOKEN_KEY: &str = "BUILDKITE_AGENT_TOKEN";
 
-const KEYS: [&str; 4] = ["job_namespace", "job_spawner_config", "pod_config", "resource_classes"];
+/// Key of the Secret that holds the API token.
+pub const API_TOKEN_KEY: &str = "BUILDKITE_API_TOKEN";
 
-/// How alike a field must be to a known one to be taken for it.
-const ALIKE: f64 = 0.84;
+const KEYS: [&str; 9] = [
+    "artifact_exporter_config",
+    "job_namespace",
+    "job_spawner_config",
+    "log_exporter_config",
+    "metrics_exporter_config",
+    "pod_config",
+    "repo_syncer_config",
+    "resource_classes",
+    "validation_config",
+];
 
 /// Everything that can be configured.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,38 +71,20 @@ pub struct Config {
     pub job_namespace: Option<String>,
     /// How jobs are taken from Buildkite.
     pub spawner: SpawnerConfig,
+    /// Which files of jobs become artifacts.
+    pub artifacts: ArtifactExporterConfig,
+    /// Where logs of jobs go.
+    pub logs: LogExporterConfig,
+    /// How metrics of jobs leave their pods.
+    pub metrics: MetricsExporterConfig,
     /// What job pods look like and how long their traces stay.
     pub pods: PodConfig,
     /// Resources, nodes and priorities under one name each.
     pub resource_classes: ResourceClasses,
-}
-
-/// `job_spawner_config`: how jobs are taken from Buildkite.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", deny_unknown_fields, default)]
-pub struct SpawnerConfig {
-    /// The Agent API's address, for the operator and for the agents in pods.
-    pub endpoint: Option<String>,
-    /// The queue to serve.
-    pub queue: String,
-    /// Further tags that jobs may ask for, as `key=value`.
-    pub tags: Vec<String>,
-    /// Name of this operator at Buildkite, unique in the organisation.
-    pub stack_key: String,
-    /// The most BuildJobs that may be under way at once.
-    pub max_in_flight: usize,
-}
-
-impl Default for SpawnerConfig {
-    fn default() -> Self {
-        Self {
-            endpoint: None,
-            queue: "bk-operator".to_owned(),
-            tags: Vec::new(),
-            stack_key: "buildkite-operator".to_owned(),
-            max_in_flight: 25,
-        }
-    }
+    /// Where mirrors of git repositories are, and how they are kept.
+    pub mirrors: MirrorConfig,
+    /// What may run, and what environments get that do not have it.
+    pub validation: ValidationConfig,
 }
 
 /// A configuration that is not understood.
@@ -88,6 +106,16 @@ pub enum ConfigError {
     },
 }
 
+impl ConfigError {
+    /// The key of the ConfigMap that is not understood, or whose value is not.
+    pub fn key(&self) -> &str {
+        match self {
+            Self::UnknownKey { key } => key,
+            Self::Value { key, .. } => key,
+        }
+    }
+}
+
 impl Config {
     /// Reads the data of the ConfigMap. Keys that are absent have their defaults.
     pub fn from_data(data: &BTreeMap<String, String>) -> Result<Self, ConfigError> {
@@ -100,41 +128,41 @@ impl Config {
                 .map(|value| value.trim().to_owned())
                 .filter(|v| !v.is_empty()),
             spawner: document(data, "job_spawner_config")?,
+            artifacts: document(data, "artifact_exporter_config")?,
+            logs: document(data, "log_exporter_config")?,
+            metrics: document(data, "metrics_exporter_config")?,
             pods: document(data, "pod_config")?,
             resource_classes: document(data, "resource_classes")?,
+            mirrors: document(data, "repo_syncer_config")?,
+            validation: document(data, "validation_config")?,
         };
         config.check()?;
         Ok(config)
     }
 
     fn check(&self) -> Result<(), ConfigError> {
-        let key = "job_spawner_config";
-        if self.spawner.queue.is_empty() {
-            return Err(ConfigError::Value { key, message: "`queue` must not be empty".to_owned() });
-        }
-        if let Some(tag) = self.spawner.tags.iter().find(|tag| !tag.contains('=')) {
-            return Err(ConfigError::Value {
-                key,
-                message: format!("tag `{tag}` must have the form key=value"),
-            });
-        }
-        let stack_key = &self.spawner.stack_key;
-        let printable = stack_key.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-'));
-        if !printable || !(1..=80).contains(&stack_key.len()) {
-            let message = format!("`stackKey: {stack_key}` must be 1 to 80 letters, digits, `_` or `-`");
-            return Err(ConfigError::Value { key, message });
-        }
-        if self.spawner.max_in_flight == 0 {
-            return Err(ConfigError::Value { key, message: "`maxInFlight` must be at least 1".to_owned() });
-        }
+        self.spawner.check().map_err(|message| ConfigError::Value { key: "job_spawner_config", message })?;
+        let refused = |key: &'static str| move |message: String| ConfigError::Value { key, message };
+        self.artifacts.check().map_err(refused("artifact_exporter_config"))?;
+        self.logs.check().map_err(refused("log_exporter_config"))?;
+        self.metrics.check().map_err(refused("metrics_exporter_config"))?;
+        self.mirrors.check().map_err(refused("repo_syncer_config"))?;
+        self.validation.check().map_err(refused("validation_config"))?;
         if self.pods.termination_grace_period_seconds < 0 {
             let message = "`terminationGracePeriodSeconds` must not be negative".to_owned();
             return Err(ConfigError::Value { key: "pod_config", message });
         }
-        let default = self.pods.default_resource_class.as_ref();
-        if let Some(class) = default.filter(|class| !self.resource_classes.contains_key(*class)) {
+        let unknown = |class: &&String| !self.resource_classes.contains_key(*class);
+        if let Some(class) = self.pods.default_resource_class.as_ref().filter(unknown) {
             let message = format!("`defaultResourceClass: {class}` is not in `resource_classes`");
             return Err(ConfigError::Value { key: "pod_config", message });
+        }
+        let queues = self.spawner.queues();
+        if let Some(class) =
+            queues.iter().filter_map(|queue| queue.defaults.resource_class.as_ref()).find(unknown)
+        {
+            let message = format!("`defaults`: `resourceClass: {class}` is not in `resource_classes`");
+            return Err(ConfigError::Value { key: "job_spawner_config", message });
         }
         check_timeouts(self.pods.timeouts)
             .map_err(|message| ConfigError::Value { key: "pod_config", message: message.to_owned() })
@@ -183,17 +211,10 @@ fn complaint(text: &str) -> String {
         return line.to_owned();
     };
     let given = before.rsplit('`').nth(1).unwrap_or_default();
-    let known = known.split(", ").map(|field| field.trim_matches('`'));
-    match known.max_by(|a, b| likeness(given, a).total_cmp(&likeness(given, b))) {
-        Some(nearest) if likeness(given, nearest) > ALIKE => format!("{before}; did you mean `{nearest}`?"),
-        _ => line.to_owned(),
+    match spelling::nearest(given, known.split(", ").map(|field| field.trim_matches('`'))) {
+        Some(nearest) => format!("{before}; did you mean `{nearest}`?"),
+        None => line.to_owned(),
     }
-}
-
-/// How alike two names are that may be spelt in different styles.
-fn likeness(a: &str, b: &str) -> f64 {
-    let plain = |name: &str| name.replace(['-', '_'], "").to_lowercase();
-    strsim::jaro_winkler(&plain(a), &plain(b))
 }
 
 #[cfg(test)]
@@ -220,14 +241,14 @@ mod tests {
         ])
         .unwrap();
         assert_eq!(config.job_namespace.as_deref(), Some("ci-jobs"));
-        assert_eq!((config.spawner.queue.as_str(), config.spawner.max_in_flight), ("gpu", 3));
+        assert_eq!((config.spawner.main_queue().key.as_str(), config.spawner.max_in_flight), ("gpu", 3));
         assert_eq!(config.pods, PodConfig::default());
     }
 
     #[test]
     fn unknown_keys_are_named() {
         let error = read(&[("job_spawner", "{}")]).unwrap_err();
-        insta::assert_snapshot!(error, @"ConfigMap buildkite-operator-config: unknown key `job_spawner`; known keys are job_namespace, job_spawner_config, pod_config, resource_classes");
+        insta::assert_snapshot!(error, @"ConfigMap buildkite-operator-config: unknown key `job_spawner`; known keys are artifact_exporter_config, job_namespace, job_spawner_config, log_exporter_config, metrics_exporter_config, pod_config, repo_syncer_config, resource_classes, validation_config");
     }
 
     #[test]
@@ -246,6 +267,11 @@ mod tests {
         "`stackKey: a b` must be 1 to 80 letters, digits, `_` or `-`"
     )]
     #[case(
+        "job_spawner_config",
+        "queues: [{key: a, defaults: {resourceClass: huge}}]",
+        "`defaults`: `resourceClass: huge` is not in `resource_classes`"
+    )]
+    #[case(
         "pod_config",
         "terminationGracePeriodSeconds: -1",
         "`terminationGracePeriodSeconds` must not be negative"
@@ -260,6 +286,34 @@ mod tests {
         "timeouts: {scheduleSeconds: 2401, startSeconds: 900}",
         "`timeouts`: scheduleSeconds and startSeconds must not be more than 3300 together"
     )]
+    #[case(
+        "artifact_exporter_config",
+        "path: /workspace/out",
+        "`path` `/workspace/out` must not be in /workspace, which is used for something else"
+    )]
+    #[case("artifact_exporter_config", "drainSeconds: 0", "`drainSeconds` must be 1 to 600")]
+    #[case(
+        "validation_config",
+        "rules: [{expression: 'true', message: no}, {expression: self.spec.image ==, message: no}]",
+        "`rules[1]`: `expression`: column 19: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}"
+    )]
+    #[case(
+        "validation_config",
+        "rules: [{expression: 'true'}]",
+        "`rules[0]`: `message` must say what is wrong, for whoever breaks the rule"
+    )]
+    #[case(
+        "validation_config",
+        "rules: [{expression: 'true', message: no, kind: BuildEnvironment, queues: [a]}]",
+        "`rules[0]`: `queues` and `pipelines` are for jobs; an environment has none"
+    )]
+    #[case("validation_config", "newNodes: nodeClasses", "`newNodes: nodeClasses` needs `nodeClasses`")]
+    #[case(
+        "validation_config",
+        "environmentDefaults: {extraContainers: [{name: proxy}]}",
+        "`environmentDefaults.extraContainers[0]`: give either `environment`, the name of a BuildEnvironment, or `container`"
+    )]
+    #[case("metrics_exporter_config", "mode: push", "`mode: push` needs `push.url`")]
     #[case(
         "pod_config",
         "timeouts: {runSeconds: 0}",

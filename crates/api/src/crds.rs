@@ -4,11 +4,14 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt;
 use serde_json::Value;
 
-use crate::{BuildEnvironment, BuildJob};
+use crate::{BuildEnvironment, BuildJob, RepoMirror};
 
 /// All definitions, in the order in which they should be applied.
 pub fn all() -> Vec<CustomResourceDefinition> {
-    [BuildJob::crd(), BuildEnvironment::crd()].into_iter().map(with_whole_paragraphs).collect()
+    [BuildJob::crd(), BuildEnvironment::crd(), RepoMirror::crd()]
+        .into_iter()
+        .map(with_whole_paragraphs)
+        .collect()
 }
 
 /// Descriptions are comments of the source, which has lines of its own; whoever shows them breaks them anew.
@@ -58,6 +61,12 @@ mod tests {
     #[test]
     fn the_definition_of_build_jobs() {
         let yaml = serde_saphyr::to_string(&super::all()[0]).unwrap();
+        insta::assert_snapshot!(yaml);
+    }
+
+    #[test]
+    fn the_definition_of_repo_mirrors() {
+        let yaml = serde_saphyr::to_string(&super::all()[2]).unwrap();
         insta::assert_snapshot!(yaml);
     }
 

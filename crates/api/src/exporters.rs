@@ -1,7 +1,29 @@
-//! What a job wants from the services around it.
+//! What a job wants from the services around it, and what those in its pod are told and report.
+
+mod artifacts;
+mod logs;
+mod metrics;
+mod report;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+pub use artifacts::ArtifactExporterDocument;
+pub use logs::{ChosenSink, ContainerOutput, LogExporterDocument, LogOrigin};
+pub use metrics::{MetricsDelivery, MetricsExporterDocument};
+pub use report::{ExporterReport, ExporterStatus, LONGEST_MESSAGE, SinkReport};
+
+/// The environment variable of an exporter's container that holds, as JSON, what it is told.
+pub const DOCUMENT_VARIABLE: &str = "BUILDKITE_OPERATOR_EXPORTER";
+
+/// The environment variable of an exporter's container that holds the name of its node, from the downward API.
+pub const NODE_VARIABLE: &str = "BUILDKITE_OPERATOR_NODE";
+
+/// The environment variable of an exporter's container that holds its pod's UID, from the downward API.
+pub const POD_UID_VARIABLE: &str = "BUILDKITE_OPERATOR_POD_UID";
+
+/// The environment variable of containers beside the job that names the file by which they learn of its end.
+pub const JOB_ENDED_VARIABLE: &str = "BUILDKITE_OPERATOR_JOB_ENDED";
 
 /// Which logs go to the cluster's log sinks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -38,10 +38,27 @@ pub const ANNOTATION_POD_TEMPLATE: &str = "buildkite.com/pod-template-name";
 pub const ANNOTATION_SIDECAR_PREFIX: &str = "buildkite.com/sidecar-";
 /// Annotation: keeps the cluster autoscaler from moving a running job.
 pub const ANNOTATION_SAFE_TO_EVICT: &str = "cluster-autoscaler.kubernetes.io/safe-to-evict";
+/// Annotation: somebody reads the log of the BuildJob's pod, which stays for a while after the job's end.
+pub const ANNOTATION_FOLLOWED: &str = "buildkite-operator.dev/followed";
+/// Annotation: the stack that has reserved a BuildJob's job at Buildkite.
+pub const ANNOTATION_STACK: &str = "buildkite-operator.dev/stack";
+/// Annotation: when Buildkite had a BuildJob's job wait for an agent.
+pub const ANNOTATION_SCHEDULED_AT: &str = "buildkite-operator.dev/scheduled-at";
+/// Annotation: when the operator had reserved it.
+pub const ANNOTATION_RESERVED_AT: &str = "buildkite-operator.dev/reserved-at";
 /// Annotation: which attempt at its BuildJob a pod is, counted from 0.
 pub const ANNOTATION_ATTEMPT: &str = "buildkite-operator.dev/attempt";
 /// Annotation: the users that a pod's containers run as, in the form of `/etc/passwd`, where images may not know them.
 pub const ANNOTATION_PASSWD: &str = "buildkite-operator.dev/passwd";
+/// Annotation: what a BuildEnvironment has by default, as paths.
+pub const ANNOTATION_DEFAULTED: &str = "buildkite-operator.dev/defaulted";
+/// Annotation: `none` for a BuildEnvironment that is to get nothing by default.
+pub const ANNOTATION_DEFAULTS: &str = "buildkite-operator.dev/defaults";
+/// Annotation: until when the certificate in the Secret of the webhooks is good.
+pub const ANNOTATION_NOT_AFTER: &str = "buildkite-operator.dev/not-after";
+
+/// What a BuildEnvironment says that is to get nothing by default.
+pub const NO_DEFAULTS: &str = "none";
 
 /// The name of the BuildJob, and of the first pod, of a Buildkite job.
 pub fn build_job(job_uuid: &str) -> String {
@@ -55,9 +72,33 @@ pub fn pod(build_job: &str, attempt: u32) -> String {
     if attempt == 0 { build_job.to_owned() } else { format!("{build_job}-try{attempt}") }
 }
 
-/// The name of the ConfigMap that holds what the JobSpawner is about to take from a queue.
-pub fn intent(queue: &str) -> String {
-    format!("buildkite-operator-intent-{}", dns_label(queue))
+/// The name of the ConfigMap that holds what the JobSpawner is about to take for a stack.
+pub fn intent(stack: &str) -> String {
+    let label = dns_label(stack);
+    // Two stacks may look alike as part of a name.
+    let mark = if label == stack { String::new() } else { format!("-{:08x}", digest(stack)) };
+    format!("buildkite-operator-intent-{label}{mark}")
+}
+
+/// The name at Buildkite of the stack that serves one of an operator's queues: at most 80 letters, digits, `_` and `-`.
+pub fn stack(operator: &str, queue: &str) -> String {
+    const LONGEST: usize = 80;
+    let legal = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let key = format!("{operator}-{queue}");
+    if key.len() <= LONGEST && key.chars().all(legal) {
+        return key;
+    }
+    let mark = format!("-{:08x}", digest(queue));
+    let legible: String =
+        key.chars().map(|c| if legal(c) { c } else { '-' }).take(LONGEST - mark.len()).collect();
+    legible + &mark
+}
+
+/// What an operator is called at Buildkite if its configuration does not say: after the namespace that its jobs are in, by its UID.
+/// No other cluster has one like it.
+pub fn operator(namespace_uid: &str) -> String {
+    let mark: String = namespace_uid.chars().filter(char::is_ascii_hexdigit).take(8).collect();
+    format!("buildkite-operator-{}", mark.to_ascii_lowercase())
 }
 
 /// The name of the ConfigMap that holds a version of the shim.
@@ -86,6 +127,11 @@ pub fn is_label_key(key: &str) -> bool {
     !name.is_empty()
         && is_label_value(name)
         && domain.is_none_or(|domain| domain.len() <= 253 && domain.split('.').all(is_part))
+}
+
+/// Tells texts apart that look alike in a name (FNV-1a).
+fn digest(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |digest, byte| (digest ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
 /// `text` as part of an object name: lower case, everything else a dash.
@@ -131,11 +177,33 @@ mod tests {
 
     #[rstest]
     #[case("kubernetes", "buildkite-operator-intent-kubernetes")]
-    #[case("GPU_large", "buildkite-operator-intent-gpu-large")]
-    #[case("_default", "buildkite-operator-intent-default")]
-    #[case("~", "buildkite-operator-intent-default")]
-    fn intents_are_named_after_their_queue(#[case] queue: &str, #[case] expected: &str) {
-        assert_eq!(intent(queue), expected);
+    #[case("gpu-large", "buildkite-operator-intent-gpu-large")]
+    #[case("GPU_large", "buildkite-operator-intent-gpu-large-8a777799")]
+    #[case("_default", "buildkite-operator-intent-default-8c4f6b13")]
+    #[case("~", "buildkite-operator-intent-default-fb0c4d61")]
+    fn intents_are_named_after_their_stack(#[case] stack: &str, #[case] expected: &str) {
+        assert_eq!(intent(stack), expected);
+    }
+
+    #[rstest]
+    #[case("ops", "linux", "ops-linux")]
+    #[case("ops", "_default", "ops-_default")]
+    #[case("ops", "a b", "ops-a-b-10a3f9f2")]
+    #[case("ops", "a.b", "ops-a-b-108bf50c")]
+    #[case("ops", &"x".repeat(90), "ops-xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx-0197ebcd")]
+    fn stacks_are_named_after_operator_and_queue(
+        #[case] operator: &str,
+        #[case] queue: &str,
+        #[case] expected: &str,
+    ) {
+        assert_eq!(stack(operator, queue), expected);
+        assert!(expected.len() <= 80, "{expected}");
+    }
+
+    #[test]
+    fn operators_are_named_after_their_jobs_namespace() {
+        assert_eq!(operator("3F2504E0-4f89-41d3-9a0c-0305e82c3301"), "buildkite-operator-3f2504e0");
+        assert_ne!(operator("3f2504e1-4f89-41d3-9a0c-0305e82c3301"), "buildkite-operator-3f2504e0");
     }
 
     #[rstest]

@@ -98,9 +98,11 @@ impl Verdict {
 
     /// What people read about it: what happened, the code, and what to do.
     pub fn sentence(&self) -> String {
+        // Some messages quote a sentence, or ask a question.
+        let stop = if self.message.ends_with(['.', '?', '!']) { "" } else { "." };
         match &self.advice {
-            Some(advice) => format!("{}. {}: {advice}.", self.message, self.code.as_str()),
-            None => format!("{}. ({})", self.message, self.code.as_str()),
+            Some(advice) => format!("{}{stop} {}: {advice}.", self.message, self.code.as_str()),
+            None => format!("{}{stop} ({})", self.message, self.code.as_str()),
         }
     }
 

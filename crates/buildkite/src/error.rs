@@ -39,6 +39,14 @@ pub enum Error {
         #[source]
         source: serde_json::Error,
     },
+    /// A query was understood, and not answered.
+    #[error("cannot {attempt}: Buildkite answered: {message}")]
+    Query {
+        /// What was tried.
+        attempt: &'static str,
+        /// The service's own words.
+        message: String,
+    },
     /// The endpoint or the token cannot be used at all.
     #[error("{0}")]
     Configuration(String),
@@ -48,7 +56,7 @@ impl Error {
     /// Whether the same call may succeed later.
     pub fn is_retryable(&self) -> bool {
         match self {
-            Self::Transport { .. } | Self::Decode { .. } => true,
+            Self::Transport { .. } | Self::Decode { .. } | Self::Query { .. } => true,
             Self::Status { status, .. } => {
                 *status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error()
             }

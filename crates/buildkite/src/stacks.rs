@@ -1,6 +1,6 @@
 //! Wire types of the Stacks API: how a controller finds and takes jobs without being an agent.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -110,6 +110,9 @@ pub struct ScheduledJobs {
     pub page_info: PageInfo,
     /// The queue's own state.
     pub cluster_queue: ClusterQueue,
+    /// How long the service asks not to be asked again, by a header.
+    #[serde(skip)]
+    pub pause: Option<Duration>,
 }
 
 /// One job of a listing.

@@ -43,6 +43,8 @@ pub struct Config {
     /// The queues besides `default`. When empty, a queue comes into being as soon as somebody names it, so
     /// that a laptop needs no preparation. When given, others are refused as the hosted service does.
     pub queues: Vec<String>,
+    /// Whether agents and jobs are outside clusters, as in organisations that have none. Then there are no stacks.
+    pub unclustered: bool,
     /// What agents are told about how often to call.
     pub intervals: Intervals,
     /// How long a reservation holds when the stack does not say.
@@ -102,6 +104,7 @@ impl Default for Config {
             api_token: None,
             external_url: None,
             queues: Vec::new(),
+            unclustered: false,
             intervals: Intervals::default(),
             reservation: Duration::from_mins(15),
             agent_lost_after: Duration::from_mins(3),

@@ -1,12 +1,40 @@
 //! The command line.
 
+mod address;
+mod artifact_exporter;
+mod cancel;
+mod completion;
+mod connection;
 mod crds;
+mod describe;
+mod doctor;
+mod elapsed;
+mod exporter;
+mod follow;
+mod get;
+mod installation;
+mod lint;
+mod log_exporter;
+mod logs;
+mod metrics_exporter;
+mod migrate;
+mod output;
 mod plan;
+mod repo_mirror;
+mod repo_syncer;
 mod run;
+mod run_job;
+#[cfg(test)]
+mod sample;
+mod top;
 
-use std::{ffi::OsString, process::ExitCode};
+use std::{
+    ffi::{OsStr, OsString},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
 
-use clap::{Parser, Subcommand, error::ErrorKind};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand, error::ErrorKind};
 
 pub use run::RunArgs;
 
@@ -22,10 +50,47 @@ struct OperatorArgs {
 enum Command {
     /// Take jobs from Buildkite and run them, until told to stop
     Run(Box<RunArgs>),
-    /// Print the pod that a job becomes, without a cluster
+    /// Run one command as a BuildJob, print its log, and exit with its status
+    #[command(name = "run-job")]
+    RunJob(Box<run_job::RunJobArgs>),
+    /// Print the pod that a job becomes, without a cluster or as one would have it
     Plan(plan::PlanArgs),
+    /// Find what is wrong with pipelines and manifests, without a cluster
+    Lint(lint::LintArgs),
+    /// Turn settings of agent-stack-k8s into values of the operator's chart
+    Migrate(migrate::MigrateArgs),
+    /// Print what a shell needs to complete command lines
+    Completion(completion::CompletionArgs),
+    /// List BuildJobs, BuildEnvironments or RepoMirrors
+    #[allow(clippy::doc_markdown, reason = "users read this, not rustdoc")]
+    Get(Box<get::GetArgs>),
+    /// Tell all that is known about a job
+    Describe(describe::DescribeArgs),
+    /// Print what the containers of a job print
+    Logs(logs::LogsArgs),
+    /// End jobs before their time
+    Cancel(cancel::CancelArgs),
+    /// Show queues, phases and why jobs wait, as they are now
+    Top(top::TopArgs),
+    /// Check whether an installation can work, and say what to do
+    Doctor(doctor::DoctorArgs),
+    /// Send what a job writes to the sinks of its pod, as the environment tells
+    #[command(name = "log-exporter")]
+    LogExporter(exporter::ExporterArgs),
+    /// Upload the files of a job's directory as artifacts, as the environment tells
+    #[command(name = "artifact-exporter")]
+    ArtifactExporter(exporter::ExporterArgs),
+    /// Serve or send the metrics in a job's directory, as the environment tells
+    #[command(name = "metrics-exporter")]
+    MetricsExporter(exporter::ExporterArgs),
     /// Print the custom resource definitions, for `kubectl apply -f -`
     Crds(crds::CrdsArgs),
+    /// Keep the mirrors that RepoMirrors ask for, until told to stop
+    #[command(name = "repo-syncer")]
+    RepoSyncer(Box<repo_syncer::RepoSyncerArgs>),
+    /// Prepare a job's checkout from mirrors, and succeed in any case
+    #[command(name = "repo-mirror")]
+    RepoMirror(Box<bk_mirrors::borrow::BorrowArgs>),
 }
 
 /// Runs Buildkite jobs on Kubernetes: the same as `buildkite-operator run`.
@@ -36,16 +101,38 @@ struct ControllerArgs {
     run: RunArgs,
 }
 
-/// `buildkite-operator`.
+/// What kubectl runs for `kubectl buildkite`: the same program, by a link of this name on the `PATH`.
+const KUBECTL_PLUGIN: &str = "kubectl-buildkite";
+
+/// `buildkite-operator`, or `kubectl buildkite`.
 pub fn operator() -> ExitCode {
-    let args = match OperatorArgs::try_parse_from(std::env::args_os()) {
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let is_plugin = called.as_deref().and_then(Path::file_stem) == Some(OsStr::new(KUBECTL_PLUGIN));
+    let name = if is_plugin { "kubectl buildkite" } else { "buildkite-operator" };
+    let parsed = OperatorArgs::command().bin_name(name).try_get_matches_from(std::env::args_os());
+    let args = match parsed.and_then(|matches| OperatorArgs::from_arg_matches(&matches)) {
         Ok(args) => args,
         Err(error) => return usage(&error),
     };
     match args.command {
         Command::Run(args) => outcome(run::run(*args)),
+        Command::RunJob(args) => run_job::run(*args),
         Command::Plan(args) => outcome(plan::run(&args)),
+        Command::Lint(args) => lint::run(&args),
+        Command::Migrate(args) => outcome(migrate::run(&args)),
+        Command::Completion(args) => outcome(completion::run(&args, name)),
+        Command::Get(args) => outcome(connection::block_on(get::run(*args))),
+        Command::Describe(args) => outcome(connection::block_on(describe::run(args))),
+        Command::Logs(args) => outcome(connection::block_on(logs::run(args))),
+        Command::Cancel(args) => outcome(connection::block_on(cancel::run(args))),
+        Command::Top(args) => outcome(connection::block_on(top::run(args))),
+        Command::Doctor(args) => verdict(connection::block_on(doctor::run(args))),
+        Command::LogExporter(args) => exporter::run(&args, log_exporter::export),
+        Command::ArtifactExporter(args) => exporter::run(&args, artifact_exporter::export),
+        Command::MetricsExporter(args) => exporter::run(&args, metrics_exporter::export),
         Command::Crds(args) => outcome(crds::run(&args)),
+        Command::RepoSyncer(args) => outcome(repo_syncer::run(*args)),
+        Command::RepoMirror(args) => repo_mirror::run(*args),
     }
 }
 
@@ -93,6 +180,15 @@ fn outcome(result: anyhow::Result<()>) -> ExitCode {
             }
             ExitCode::FAILURE
         }
+    }
+}
+
+/// The outcome of what says by its exit status whether all is well.
+fn verdict(result: anyhow::Result<bool>) -> ExitCode {
+    match result {
+        Ok(false) => ExitCode::FAILURE,
+        Ok(true) => ExitCode::SUCCESS,
+        Err(error) => outcome(Err(error)),
     }
 }
 

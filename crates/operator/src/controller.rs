@@ -6,29 +6,28 @@
 
 mod act;
 mod departures;
+mod endings;
 mod happenings;
+mod job_pods;
 mod observe;
 mod recalls;
 mod reconcile;
-mod surroundings;
 mod sweep;
 mod workload;
 
 use std::{fmt::Debug, sync::Arc};
 
-use bk_api::{BuildEnvironment, BuildJob, config::CONFIG_MAP, names};
-use bk_buildkite::StacksClient;
+use bk_api::{BuildEnvironment, BuildJob, names};
 use bk_plan::{
     decide::{Rules, Timeouts},
-    pod::{self, PodSettings},
+    facts::JobPod,
+    origin::Origin,
+    pod::PodSettings,
+    slim,
 };
 use futures::{Stream, StreamExt, TryStreamExt};
 use jiff::SignedDuration;
-use k8s_openapi::{
-    api::{batch::v1::Job, core::v1::Pod},
-    apimachinery::pkg::apis::meta::v1::ObjectMeta,
-    serde::de::DeserializeOwned,
-};
+use k8s_openapi::{api::batch::v1::Job, serde::de::DeserializeOwned};
 use kube::{
     Api, Client, Resource,
     core::NamespaceResourceScope,
@@ -44,13 +43,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     cache::{Cache, Feed, cache},
-    error::Error,
-    settings::Settings,
+    intake::Intakes,
+    notices::Notices,
+    settings::{self, Cluster, Settings},
+    spawner::Slots,
     states::{RemoteChanges, RemoteStates},
+    telemetry::Telemetry,
+    wakefulness::Wakefulness,
 };
 
 /// How many BuildJobs are worked on at once. The work is waiting for the API server.
-const CONCURRENCY: u16 = 32;
+const CONCURRENCY: u16 = 64;
 
 /// How many pods a job may have before no agent took it for good.
 const MAX_ATTEMPTS: u32 = 3;
@@ -59,66 +62,80 @@ const MAX_ATTEMPTS: u32 = 3;
 pub struct Controller {
     context: Arc<Context>,
     feeds: Feeds,
+    /// BuildJobs for whose pods there may be room again.
+    room: mpsc::UnboundedReceiver<reflector::ObjectRef<BuildJob>>,
 }
 
 /// What every round of work needs.
 struct Context {
     client: Client,
+    /// For watches.
+    streams: Client,
     namespace: String,
-    buildkite: StacksClient,
-    stack_key: String,
+    intakes: Intakes,
     rules: Rules,
     jobs: Cache<BuildJob>,
-    pods: Cache<Pod>,
+    pods: Cache<JobPod>,
+    job_pods: job_pods::JobPods,
     batch_jobs: Cache<Job>,
     environments: Cache<BuildEnvironment>,
     remote: Arc<RemoteStates>,
+    notices: Notices,
     recorder: Recorder,
     failures: reconcile::Failures,
     recalls: recalls::Recalls,
     happenings: happenings::Happenings,
+    wakefulness: Arc<Wakefulness>,
+    telemetry: Telemetry,
+    endings: endings::Endings,
 }
 
 /// What fills the caches.
 struct Feeds {
     jobs: Feed<BuildJob>,
-    pods: Feed<Pod>,
+    pods: Feed<JobPod>,
     batch_jobs: Feed<Job>,
     environments: Feed<BuildEnvironment>,
 }
 
 impl Controller {
-    /// A controller of the BuildJobs in the settings' namespace, unless these make no pod.
+    /// A controller of the BuildJobs in the settings' namespace.
     pub fn new(
-        client: Client,
+        cluster: &Cluster,
         settings: &Settings,
         shim_config_map: String,
         remote: Arc<RemoteStates>,
-    ) -> Result<Self, Error> {
+        notices: Notices,
+        wakefulness: Arc<Wakefulness>,
+        telemetry: &Telemetry,
+    ) -> Self {
         let rules = rules(settings, shim_config_map);
-        pod::try_out(&rules.pod).map_err(|error| {
-            Error::Setup(format!("ConfigMap {CONFIG_MAP}: no pod can be made with its settings: {error}"))
-        })?;
         let (jobs, job_feed) = cache();
         let (pods, pod_feed) = cache();
         let (batch_jobs, batch_job_feed) = cache();
         let (environments, environment_feed) = cache();
         let reporter = Reporter { controller: names::FIELD_MANAGER.to_owned(), instance: None };
+        let (recalls, room) = recalls::Recalls::new();
         let context = Context {
-            recorder: Recorder::new(client.clone(), reporter),
-            client,
+            recorder: Recorder::new(cluster.calls.clone(), reporter),
+            client: cluster.calls.clone(),
+            streams: cluster.streams.clone(),
             namespace: settings.namespace.clone(),
-            buildkite: settings.buildkite.clone(),
-            stack_key: settings.config.spawner.stack_key.clone(),
+            intakes: settings.intakes.clone(),
             rules,
             jobs,
             pods,
+            job_pods: job_pods::JobPods::default(),
             batch_jobs,
             environments,
             remote,
+            notices,
             failures: reconcile::Failures::default(),
-            recalls: recalls::Recalls::default(),
+            recalls,
             happenings: happenings::Happenings::default(),
+            wakefulness,
+            telemetry: telemetry.clone(),
+            endings: endings::Endings::default(),
         };
         let feeds = Feeds {
             jobs: job_feed,
@@ -126,7 +143,7 @@ impl Controller {
             batch_jobs: batch_job_feed,
             environments: environment_feed,
         };
-        Ok(Self { context: Arc::new(context), feeds })
+        Self { context: Arc::new(context), feeds, room }
     }
 
     /// The BuildJobs as the controller sees them.
@@ -135,41 +152,49 @@ impl Controller {
     }
 
     /// Their pods as the controller sees them.
-    pub fn pods(&self) -> Cache<Pod> {
+    pub fn pods(&self) -> Cache<JobPod> {
         self.context.pods.clone()
     }
 
-    /// Works until `shutdown`, then finishes what it is doing.
-    pub async fn run(self, remote_changes: RemoteChanges, shutdown: CancellationToken) {
-        let Self { context, feeds } = self;
-        let ours = || watcher::Config::default().labels(names::LABEL_BUILD_JOB);
-        let jobs = feeds.jobs.fill(watch(&context, watcher::Config::default()));
+    /// Works until `shutdown`, and tells `slots` of the BuildJobs that there are, then finishes what it is doing.
+    pub async fn run(self, remote_changes: RemoteChanges, slots: Slots, shutdown: CancellationToken) {
+        let Self { context, feeds, room } = self;
+        let ours = || settings::watch().labels(names::LABEL_BUILD_JOB);
+        let jobs = feeds.jobs.fill(watch(&context, settings::watch()));
         let pods = feeds.pods.fill(watch(&context, ours()));
-        let batch_jobs = feeds.batch_jobs.fill(watch(&context, ours()));
-        let environments = feeds.environments.fill(watch(&context, watcher::Config::default()));
+        let batch_jobs = feeds.batch_jobs.fill(watch(&context, ours()).modify(slim::batch_job));
+        let environments = feeds.environments.fill(watch(&context, settings::watch()));
 
         let (aside, remembering) = (context.clone(), context.clone());
         let (leaving, departed) = mpsc::unbounded_channel();
-        let jobs = jobs.inspect_ok(move |event| forget(&remembering, event, &leaving));
-        let (freed, room) = mpsc::unbounded_channel();
+        let departing = slots.clone();
+        let mut census = departures::Census::default();
+        let jobs = jobs.inspect_ok(move |event| {
+            slots.see(event);
+            for job in census.gone_unseen(event, &remembering.jobs) {
+                let ours = remembering.recalls.of(&job).has_deleted();
+                pass_on(&job, ours, &slots, &leaving);
+            }
+            forget(&remembering, event, &slots, &leaving);
+        });
         let remembering = context.clone();
         let pods = pods.inspect_ok(move |event| {
-            let watcher::Event::Delete(pod) = event else {
-                return;
-            };
-            remembering.happenings.forget(pod);
-            if let Some(next) = remembering.recalls.next_in_line() {
-                // The controller is gone only while the process ends.
-                let _ending = freed.send(next);
+            remembering.job_pods.see(event);
+            endings::see(&remembering, event);
+            if remember(&remembering, event) {
+                remembering.recalls.try_next();
             }
         });
+        let remembering = context.clone();
+        let batch_jobs = batch_jobs.inspect_ok(move |event| {
+            remember(&remembering, event);
+        });
         let namespace = context.namespace.clone();
-        let owner = move |meta: &ObjectMeta| owner(meta, &namespace);
-        let (pod_owner, batch_job_owner) = (owner.clone(), owner);
+        let jobs_namespace = namespace.clone();
         let controlling = kube::runtime::Controller::for_stream(jobs.applied_objects(), context.jobs.store())
             .with_config(Config::default().concurrency(CONCURRENCY))
-            .watches_stream(pods.touched_objects(), move |pod| pod_owner(&pod.metadata))
-            .watches_stream(batch_jobs.touched_objects(), move |job| batch_job_owner(&job.metadata))
+            .watches_stream(pods.touched_objects(), move |pod| owner(&pod, &namespace))
+            .watches_stream(batch_jobs.touched_objects(), move |job| owner(&job, &jobs_namespace))
             .reconcile_on(into_stream(remote_changes))
             .reconcile_on(into_stream(room))
             .reconcile_on(happenings::follow(&context))
@@ -183,8 +208,10 @@ impl Controller {
         tokio::join!(
             controlling,
             shutdown.run_until_cancelled(following),
-            shutdown.run_until_cancelled(departures::run(aside.clone(), departed)),
-            shutdown.run_until_cancelled(sweep::run(aside)),
+            shutdown.run_until_cancelled(departures::run(aside.clone(), departing, departed)),
+            shutdown.run_until_cancelled(aside.recalls.probe()),
+            shutdown.run_until_cancelled(sweep::run(aside.clone())),
+            shutdown.run_until_cancelled(aside.wakefulness.watch()),
         );
     }
 }
@@ -198,33 +225,61 @@ where
     K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     K: Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let api = Api::<K>::namespaced(context.client.clone(), &context.namespace);
-    watcher(api, config).default_backoff().modify(|object| object.meta_mut().managed_fields = None)
+    let api = Api::<K>::namespaced(context.streams.clone(), &context.namespace);
+    watcher(api, config).backoff(settings::pauses()).modify(|object| object.meta_mut().managed_fields = None)
 }
 
 /// Drops what is remembered about BuildJobs that are gone, and passes on those that others have deleted.
-fn forget(context: &Context, event: &watcher::Event<BuildJob>, leaving: &mpsc::UnboundedSender<BuildJob>) {
+fn forget(
+    context: &Context,
+    event: &watcher::Event<BuildJob>,
+    slots: &Slots,
+    leaving: &mpsc::UnboundedSender<BuildJob>,
+) {
     match event {
         watcher::Event::Delete(job) => {
-            context.remote.forget(&reflector::ObjectRef::from_obj(job));
+            context.failures.clear(job);
+            context.remote.forget(job);
             let ours = context.recalls.forget(job).has_deleted();
-            // One that was replaced lives on in another.
-            let lives_on = || context.jobs.all().iter().any(|other| other.job_uuid() == job.job_uuid());
-            if !ours && !job.is_terminal() && job.job_uuid().is_some() && !lives_on() {
-                // The receiver is gone only while the process ends.
-                let _ending = leaving.send(job.clone());
-            }
+            pass_on(job, ours, slots, leaving);
         }
         // Some may have gone unseen.
-        watcher::Event::InitDone => context.recalls.retain(&context.jobs.all()),
+        watcher::Event::InitDone => {
+            context.recalls.retain(&context.jobs.all());
+            context.failures.retain(&context.jobs);
+        }
         _ => {}
     }
 }
 
+/// Passes on a BuildJob that is gone, unless its end or its deletion was our own doing. One that was replaced lives on in another.
+fn pass_on(job: &BuildJob, ours: bool, slots: &Slots, leaving: &mpsc::UnboundedSender<BuildJob>) {
+    let departed = |uuid| !slots.has_build_job(uuid);
+    if !ours && !job.is_terminal() && job.job_uuid().is_some_and(departed) {
+        // At once, and not when Buildkite can be told: a process after this one must not take it up again.
+        slots.forsake(job);
+        // The receiver is gone only while the process ends.
+        let _ending = leaving.send(job.clone());
+    }
+}
+
+/// Notes that an object of a BuildJob exists, or drops what is remembered about one that is gone; answers whether it is.
+fn remember<K: Origin + Resource>(context: &Context, event: &watcher::Event<K>) -> bool {
+    match event {
+        watcher::Event::Apply(object) | watcher::Event::InitApply(object) => context.recalls.saw(object),
+        watcher::Event::Delete(object) => {
+            context.recalls.saw(object);
+            context.happenings.forget(object);
+            return true;
+        }
+        watcher::Event::Init | watcher::Event::InitDone => {}
+    }
+    false
+}
+
 /// The BuildJob that an object says it belongs to.
-fn owner(meta: &ObjectMeta, namespace: &str) -> Option<reflector::ObjectRef<BuildJob>> {
-    let name = meta.labels.as_ref()?.get(names::LABEL_BUILD_JOB)?;
-    Some(reflector::ObjectRef::new(name).within(namespace))
+fn owner(object: &impl Origin, namespace: &str) -> Option<reflector::ObjectRef<BuildJob>> {
+    Some(reflector::ObjectRef::new(object.build_job()?).within(namespace))
 }
 
 fn into_stream<T>(items: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> {
@@ -235,13 +290,10 @@ fn rules(settings: &Settings, shim_config_map: String) -> Rules {
     let pods = &settings.config.pods;
     Rules {
         pod: PodSettings {
-            config: pods.clone(),
-            resource_classes: settings.config.resource_classes.clone(),
-            endpoint: settings.buildkite.endpoint().to_owned(),
-            shim_config_map,
-            architecture: bk_api::config::Architecture::OWN,
-            queue: settings.config.spawner.queue.clone(),
+            own_account: settings.own_account.clone(),
+            ..PodSettings::of(&settings.config, &settings.endpoint, shim_config_map)
         },
+        validation: settings.config.validation.clone(),
         timeouts: Timeouts::of(pods.timeouts),
         image_pull_grace: SignedDuration::from_secs(pods.image_pull_grace_seconds.into()),
         succeeded_ttl: SignedDuration::from_secs(pods.succeeded_ttl_seconds.into()),

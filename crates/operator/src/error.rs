@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use bk_api::Verdict;
 use bk_plan::verdicts::{self, Blocker};
 
 /// A failure that ends the process, or a round of work that is tried again.
@@ -27,6 +28,21 @@ pub enum Error {
         /// The object's name.
         name: String,
     },
+    /// A BuildJob of another job has the name of the one that is to be made.
+    #[error("BuildJob {0} exists, and is for another job; delete it, and retry this one")]
+    NameTaken(String),
+    /// The rules of the configuration refuse a job.
+    #[error("{}", .0.message)]
+    Refused(Box<Verdict>),
+    /// A BuildJob that was there before is about to go.
+    #[error("BuildJob {0} is being deleted")]
+    Leaving(String),
+    /// So much time went by since Buildkite was asked about a job that others may have seen it to its end.
+    #[error("what Buildkite said about the job is {0:?} old")]
+    Outdated(Duration),
+    /// A BuildJob has changed, or is gone, since it was looked at.
+    #[error("BuildJob {0} is not what it was: others have gone on with it")]
+    Overtaken(String),
     /// The operator is not set up to work.
     #[error("{0}")]
     Setup(String),
@@ -49,12 +65,14 @@ impl Error {
                 }
                 _ => None,
             },
-            // An answer that is not understood will not be understood the next time either.
-            Self::Buildkite(error @ bk_buildkite::Error::Decode { .. }) => {
-                Some(bk_ops::report::one_line(error))
-            }
-            Self::Buildkite(error) => (!error.is_retryable() && !self.is_fatal()).then(|| error.to_string()),
-            Self::NotOurs { .. } | Self::Setup(_) => None,
+            // Whatever Buildkite or somebody on the way to it answers, a job's own fault it is not.
+            Self::NameTaken(_) | Self::Refused(_) => Some(self.to_string()),
+            Self::Buildkite(_)
+            | Self::NotOurs { .. }
+            | Self::Leaving(_)
+            | Self::Outdated(_)
+            | Self::Overtaken(_)
+            | Self::Setup(_) => None,
         }
     }
 
@@ -67,7 +85,13 @@ impl Error {
                 error => Some(verdicts::not_created(0, &bk_ops::report::one_line(error))),
             },
             Self::NotOurs { .. } => Some(verdicts::not_created(409, &self.to_string())),
-            Self::Buildkite(_) | Self::Setup(_) => None,
+            Self::Buildkite(_)
+            | Self::NameTaken(_)
+            | Self::Refused(_)
+            | Self::Leaving(_)
+            | Self::Outdated(_)
+            | Self::Overtaken(_)
+            | Self::Setup(_) => None,
         }
     }
 
@@ -82,19 +106,45 @@ impl Error {
                 }
                 _ => None,
             },
-            Self::NotOurs { .. } | Self::Setup(_) => None,
+            Self::NotOurs { .. }
+            | Self::NameTaken(_)
+            | Self::Refused(_)
+            | Self::Leaving(_)
+            | Self::Outdated(_)
+            | Self::Overtaken(_)
+            | Self::Setup(_) => None,
         }
     }
 
-    /// Whether trying again without a change of configuration is pointless.
-    pub fn is_fatal(&self) -> bool {
+    /// Whether Buildkite does not know what it was asked about: a job, or the stack that asked.
+    pub fn is_unknown(&self) -> bool {
+        matches!(self, Self::Buildkite(error) if error.status().is_some_and(|status| status.as_u16() == 404))
+    }
+
+    /// Whether the same may succeed later, without anybody doing anything.
+    pub fn is_temporary(&self) -> bool {
+        match self {
+            Self::Buildkite(error) => error.is_retryable() || self.is_unknown(),
+            Self::Kubernetes { .. } | Self::Leaving(_) | Self::Outdated(_) | Self::Overtaken(_) => true,
+            Self::NotOurs { .. } | Self::NameTaken(_) | Self::Refused(_) | Self::Setup(_) => false,
+        }
+    }
+
+    /// Whether it lasts until somebody changes something, here or at Buildkite.
+    pub fn needs_attention(&self) -> bool {
         match self {
             Self::Setup(_) => true,
-            // A forgotten stack or a full batch is not fatal; a token that is not accepted is.
+            // A forgotten stack or a full batch passes; a token that is not accepted does not.
             Self::Buildkite(error) => {
                 error.status().is_some_and(|status| matches!(status.as_u16(), 401 | 403))
             }
-            Self::Kubernetes { .. } | Self::NotOurs { .. } => false,
+            Self::Kubernetes { .. }
+            | Self::NotOurs { .. }
+            | Self::NameTaken(_)
+            | Self::Refused(_)
+            | Self::Leaving(_)
+            | Self::Outdated(_)
+            | Self::Overtaken(_) => false,
         }
     }
 }
@@ -109,7 +159,25 @@ fn is_refusal(code: u16, message: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_refusal;
+    use rstest::rstest;
+
+    use super::{Error, is_refusal};
+
+    #[rstest]
+    #[case::the_stack_is_forgotten(404)]
+    #[case::the_token_is_refused(401)]
+    #[case::too_many(429)]
+    #[case::down(503)]
+    #[case::not_understood(400)]
+    fn nothing_that_buildkite_answers_ends_a_job(#[case] status: u16) {
+        let error = Error::Buildkite(bk_buildkite::Error::Status {
+            attempt: "read the job",
+            status: status.try_into().unwrap(),
+            message: "no".to_owned(),
+            retry_after: None,
+        });
+        assert_eq!(error.refusal(), None);
+    }
 
     #[test]
     fn quotas_and_missing_permissions_are_no_refusals() {

@@ -9,7 +9,11 @@ use std::{
 
 use bk_api::names;
 use futures::StreamExt;
-use k8s_openapi::{ByteString, api::core::v1::ConfigMap, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{
+    ByteString,
+    api::core::v1::ConfigMap,
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference},
+};
 use kube::{
     Api, Client,
     api::PostParams,
@@ -18,7 +22,10 @@ use kube::{
 };
 use sha2::{Digest, Sha256};
 
-use crate::error::Error;
+use crate::{
+    error::Error,
+    settings::{self, Cluster, patience},
+};
 
 /// The file's name, on disk and in the ConfigMap.
 const FILE: &str = "buildkite-shim";
@@ -51,13 +58,19 @@ fn beside_program() -> PathBuf {
 /// Makes sure that the job namespace has this shim, and returns its ConfigMap's name.
 ///
 /// The name holds the content's digest and the ConfigMap is immutable: pods of an older operator keep theirs,
-/// and kubelets need not watch it.
-pub async fn ensure(client: Client, namespace: &str, shim: &[u8]) -> Result<String, Error> {
+/// and kubelets need not watch it. It goes with its owner, if that is in the namespace.
+pub async fn ensure(
+    client: Client,
+    namespace: &str,
+    shim: &[u8],
+    owner: Option<&OwnerReference>,
+) -> Result<String, Error> {
     let name = name(shim);
     let config_map = ConfigMap {
         metadata: ObjectMeta {
             name: Some(name.clone()),
             labels: Some(BTreeMap::from([(names::LABEL_COMPONENT.to_owned(), "shim".to_owned())])),
+            owner_references: owner.map(|owner| vec![owner.clone()]),
             ..ObjectMeta::default()
         },
         binary_data: Some(BTreeMap::from([(FILE.to_owned(), ByteString(shim.to_vec()))])),
@@ -65,19 +78,20 @@ pub async fn ensure(client: Client, namespace: &str, shim: &[u8]) -> Result<Stri
         ..ConfigMap::default()
     };
     let api = Api::<ConfigMap>::namespaced(client, namespace);
-    match api.create(&PostParams::default(), &config_map).await {
+    let (attempt, params) = (format!("create ConfigMap {namespace}/{name}"), PostParams::default());
+    match patience::insist(&attempt, || api.create(&params, &config_map)).await {
         Ok(_) => Ok(name),
         Err(kube::Error::Api(status)) if status.is_already_exists() => Ok(name),
-        Err(error) => Err(Error::kubernetes(format!("create ConfigMap {namespace}/{name}"))(error)),
+        Err(error) => Err(Error::kubernetes(attempt)(error)),
     }
 }
 
 /// Puts the shim back when somebody deletes it: without it no pod can start.
-pub async fn keep(client: Client, namespace: &str, shim: &[u8]) {
-    let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(client.clone(), namespace);
+pub async fn keep(cluster: &Cluster, namespace: &str, shim: &[u8], owner: Option<&OwnerReference>) {
+    let api = Api::<PartialObjectMeta<ConfigMap>>::namespaced(cluster.streams.clone(), namespace);
     let name = name(shim);
-    let config = watcher::Config::default().fields(&format!("metadata.name={name}"));
-    let mut events = pin!(watcher(api, config).default_backoff());
+    let config = settings::watch().fields(&format!("metadata.name={name}"));
+    let mut events = pin!(watcher(api, config).backoff(settings::pauses()));
     let mut is_listed = false;
     while let Some(event) = events.next().await {
         match event {
@@ -85,7 +99,7 @@ pub async fn keep(client: Client, namespace: &str, shim: &[u8]) {
             Ok(watcher::Event::InitApply(_)) => is_listed = true,
             Ok(watcher::Event::InitDone) if is_listed => {}
             Ok(watcher::Event::InitDone | watcher::Event::Delete(_)) => {
-                restore(&client, namespace, shim).await;
+                restore(&cluster.calls, namespace, shim, owner).await;
             }
             Ok(watcher::Event::Apply(_)) => {}
             Err(error) => {
@@ -96,9 +110,9 @@ pub async fn keep(client: Client, namespace: &str, shim: &[u8]) {
 }
 
 /// Tries until the shim is back.
-async fn restore(client: &Client, namespace: &str, shim: &[u8]) {
+async fn restore(client: &Client, namespace: &str, shim: &[u8], owner: Option<&OwnerReference>) {
     loop {
-        match ensure(client.clone(), namespace, shim).await {
+        match ensure(client.clone(), namespace, shim, owner).await {
             Ok(name) => {
                 return tracing::warn!(config_map = name, "the shim was gone and has been put back");
             }

@@ -1,179 +1,121 @@
-//! Buildkite's queue → BuildJobs.
+//! Buildkite's queues → BuildJobs.
 //!
-//! Each round: list what waits → choose no more than there are free slots → write the choice down → reserve it
-//! in one batch → read the jobs → create the BuildJobs. The choice is written down *before* it is reserved, so
+//! For each queue, again and again: list what waits → choose no more than there are free places → write the choice down →
+//! reserve it in one batch → read the jobs → create the BuildJobs. The choice is written down *before* it is reserved, so
 //! that a crash at any point strands nothing: on start the last choice is reserved again, which extends what is
 //! ours, and completed. An intent whose jobs all became BuildJobs is harmless to complete again: jobs that are
 //! here are skipped and jobs that have ended cannot be reserved, so it need not be erased.
+//!
+//! - [`slots`]: who has the places that there are, for all queues together
+//! - [`queue`]: the rounds of one queue
+//! - [`intent`]: the written choice
+//! - [`former`]: what was taken under another name
+//! - [`take`]: from a reserved job to its BuildJob
+//! - [`reservations`]: keeping what waits inside the cluster ours
+//! - [`standing`]: what to tell people about a queue
+//! - [`departure`]: whether anybody serves the queues after us
 
+mod departure;
+mod former;
 mod intent;
-mod register;
+mod queue;
+mod reservations;
+mod slots;
+mod standing;
 mod take;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    time::{Duration, Instant},
-};
+use std::sync::Arc;
 
 use bk_api::BuildJob;
-use bk_buildkite::{
-    StacksClient,
-    stacks::{BATCH_MAX, ListScheduledJobs, ScheduledJob},
-};
-use bk_plan::intake::{self, Candidate, Offer};
+use futures::future::join_all;
 use kube::Client;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
-use crate::{cache::Cache, error::Error, settings::Settings};
+use self::{queue::Queue, take::Taker};
+use crate::{
+    cache::Cache,
+    intake::{Intakes, Way},
+    settings::{Deployed, Settings},
+    telemetry::Telemetry,
+    wakefulness::Wakefulness,
+};
 
-/// Time between two listings while jobs come in.
-const BUSY: Duration = Duration::from_millis(200);
-/// Time between two listings while nothing happens.
-const IDLE: Duration = Duration::from_secs(1);
-/// The longest pause after failures.
-const MAX_PAUSE: Duration = Duration::from_secs(30);
-/// Jobs per page, and pages per listing: priorities are sorted among this many.
-const PAGE: u32 = 1000;
-const PAGES: usize = 2;
-/// How long a BuildJob of ours may take to appear in the cache.
-const VISIBILITY: Duration = Duration::from_secs(30);
-/// How much longer a reservation holds than a pod may take to start.
-const RESERVATION_MARGIN: u32 = 300;
+pub use slots::Slots;
 
-/// Takes jobs from one queue.
+/// How many jobs are read and created at once, from all queues together, and from one at least: queues do not wait for
+/// one another.
+const CONCURRENCY: usize = 64;
+const CONCURRENCY_OF_QUEUE: usize = 8;
+
+/// Takes jobs from all queues.
 pub struct Spawner {
     client: Client,
-    namespace: String,
-    buildkite: StacksClient,
-    offer: Offer,
-    stack_key: String,
-    max_in_flight: usize,
-    reservation_seconds: u32,
+    intakes: Intakes,
+    queues: Vec<Queue>,
+    former: Vec<Taker>,
     jobs: Cache<BuildJob>,
-    /// BuildJobs that this process has created and the cache may not show yet, by job UUID. Without them the
-    /// slots they fill would look free.
-    created: BTreeMap<String, Instant>,
-    /// Chosen jobs that have no BuildJob yet. They are written down in the intent, too.
-    unfinished: Vec<Candidate>,
-}
-
-/// What a round came to.
-#[derive(Debug, PartialEq, Eq)]
-enum Round {
-    /// Jobs were taken.
-    Took,
-    /// There was nothing to take, or no room.
-    Idle,
+    deployed: Option<Deployed>,
+    /// Whether the Deployment could be read when the operator began.
+    could_tell: bool,
 }
 
 impl Spawner {
-    /// A spawner for the settings' queue that counts the BuildJobs in `jobs`.
-    pub fn new(client: Client, settings: &Settings, jobs: Cache<BuildJob>) -> Self {
-        let config = &settings.config.spawner;
-        let timeouts = settings.config.pods.timeouts;
-        Self {
-            client,
+    /// A spawner for the settings' queues that counts the BuildJobs in `jobs`, which `slots` is told of, too.
+    pub fn new(
+        client: Client,
+        settings: &Settings,
+        jobs: Cache<BuildJob>,
+        slots: &Slots,
+        telemetry: &Telemetry,
+        wakefulness: &Arc<Wakefulness>,
+    ) -> Self {
+        let permits = (CONCURRENCY / settings.intakes.served().len()).max(CONCURRENCY_OF_QUEUE);
+        let validation = Arc::new(settings.config.validation.clone());
+        let taker = |way: &Way| Taker {
+            client: client.clone(),
             namespace: settings.namespace.clone(),
-            buildkite: settings.buildkite.clone(),
-            offer: Offer { queue: config.queue.clone(), tags: config.tags.clone() },
-            stack_key: config.stack_key.clone(),
-            max_in_flight: config.max_in_flight,
-            reservation_seconds: timeouts.schedule_seconds + timeouts.start_seconds + RESERVATION_MARGIN,
-            jobs,
-            created: BTreeMap::new(),
-            unfinished: Vec::new(),
+            terms: way.terms.clone(),
+            validation: validation.clone(),
+            intake: way.intake.clone(),
+            slots: slots.clone(),
+            permits: Arc::new(Semaphore::new(permits)),
+            wakefulness: wakefulness.clone(),
+            owner: settings.owner.clone(),
+            is_fenced: settings.is_leased,
+            version: Arc::default(),
+        };
+        let intakes = settings.intakes.clone();
+        let served = intakes.served().iter().enumerate();
+        let queues = served.map(|(index, way)| Queue::new(index, taker(way), telemetry.clone())).collect();
+        let former = intakes.former().iter().map(taker).collect();
+        Self { client, intakes, queues, former, jobs, deployed: settings.deployed.clone(), could_tell: false }
+    }
+
+    /// Takes jobs until `shutdown`. Queues do not wait for one another.
+    pub async fn run(&mut self, shutdown: &CancellationToken) {
+        let begin = departure::can_tell(self.client.clone(), self.deployed.as_ref());
+        self.could_tell = shutdown.run_until_cancelled(begin).await.unwrap_or_default();
+        let (intakes, jobs, queues) = (&self.intakes, &self.jobs, &mut self.queues);
+        let work = async {
+            // Free places are counted in the cache, so nothing is taken before it is complete.
+            jobs.complete().await;
+            let extending = intakes.all().iter().map(|way| reservations::extend(&way.intake, intakes, jobs));
+            let former = self.former.iter().map(|taker| former::see_through(taker, intakes, jobs));
+            tokio::join!(join_all(queues.iter_mut().map(Queue::run)), join_all(extending), join_all(former));
+        };
+        shutdown.run_until_cancelled(work).await;
+    }
+
+    /// How many BuildJobs are under way.
+    pub fn under_way(&self) -> usize {
+        self.jobs.all().iter().filter(|job| !job.is_terminal()).count()
+    }
+
+    /// Tells Buildkite that nobody serves the queues any more, unless another replica of the operator goes on.
+    pub async fn leave(&self) {
+        if departure::is_last(self.client.clone(), self.deployed.as_ref(), self.could_tell).await {
+            join_all(self.intakes.all().iter().map(|way| departure::leave(way.intake.as_ref()))).await;
         }
-    }
-
-    /// Takes jobs until `shutdown`; ends early only if Buildkite will not have us.
-    pub async fn run(&mut self, shutdown: &CancellationToken) -> Result<(), Error> {
-        shutdown.run_until_cancelled(self.work()).await.map_or(Ok(()), Err)
-    }
-
-    /// Rounds without end; returns what makes another one pointless.
-    async fn work(&mut self) -> Error {
-        // Free slots are counted in the cache, so nothing is taken before it is complete.
-        self.jobs.complete().await;
-        let mut registered = None;
-        let mut pause = BUSY;
-        loop {
-            match self.round(&mut registered).await {
-                Ok(Round::Took) => pause = BUSY,
-                Ok(Round::Idle) => pause = (pause * 3 / 2).clamp(BUSY, IDLE),
-                Err(error) if error.is_fatal() => return error,
-                Err(error) => {
-                    // The stack may have been forgotten: introduce ourselves again.
-                    registered = None;
-                    let asked = error.retry_after().unwrap_or_default();
-                    pause = (pause * 2).clamp(IDLE, MAX_PAUSE).max(asked);
-                    tracing::warn!(error = %bk_ops::report::one_line(&error), ?pause, "cannot take jobs");
-                }
-            }
-            tokio::time::sleep(pause).await;
-        }
-    }
-
-    async fn round(&mut self, registered: &mut Option<String>) -> Result<Round, Error> {
-        if registered.is_none() {
-            *registered = Some(self.register().await?);
-            self.unfinished = self.read_intent().await?;
-        }
-        let queue_key = registered.as_deref().unwrap_or(&self.offer.queue).to_owned();
-        self.carry_out().await?;
-        let free = self.max_in_flight.saturating_sub(self.in_flight()).min(BATCH_MAX);
-        let here = self.here();
-        let waiting = self.list(&queue_key).await?;
-        let choice: Vec<Candidate> =
-            intake::select(&waiting, &self.offer, &here, free).into_iter().cloned().collect();
-        if choice.is_empty() {
-            return Ok(Round::Idle);
-        }
-        tracing::debug!(waiting = waiting.len(), free, taking = choice.len(), "taking jobs");
-        self.unfinished.extend(choice);
-        self.write_intent(&self.unfinished).await?;
-        self.carry_out().await?;
-        Ok(Round::Took)
-    }
-
-    /// The jobs that wait in the queue; none while the queue is paused.
-    async fn list(&self, queue_key: &str) -> Result<Vec<Candidate>, Error> {
-        let mut candidates = Vec::new();
-        let mut query = ListScheduledJobs { queue_key: queue_key.to_owned(), limit: Some(PAGE), after: None };
-        for _ in 0..PAGES {
-            let page = self.buildkite.scheduled_jobs(&self.stack_key, &query).await?;
-            if page.cluster_queue.is_paused() {
-                return Ok(Vec::new());
-            }
-            candidates.extend(page.jobs.into_iter().map(candidate));
-            if !page.page_info.has_next_page {
-                break;
-            }
-            query.after = page.page_info.end_cursor;
-        }
-        Ok(candidates)
-    }
-
-    /// The Buildkite jobs that have a BuildJob, ended or not, or are about to.
-    fn here(&mut self) -> BTreeSet<String> {
-        let visible: BTreeSet<String> =
-            self.jobs.all().iter().filter_map(|job| job.job_uuid().map(str::to_owned)).collect();
-        self.created.retain(|uuid, since| !visible.contains(uuid) && since.elapsed() < VISIBILITY);
-        let chosen = self.unfinished.iter().map(|candidate| candidate.uuid.clone());
-        visible.into_iter().chain(self.created.keys().cloned()).chain(chosen).collect()
-    }
-
-    /// The BuildJobs that are under way, whoever made them, and those that are about to be made.
-    fn in_flight(&self) -> usize {
-        let under_way = self.jobs.all().iter().filter(|job| !job.is_terminal()).count();
-        under_way + self.created.len() + self.unfinished.len()
-    }
-}
-
-fn candidate(job: ScheduledJob) -> Candidate {
-    Candidate {
-        uuid: job.id.to_string(),
-        priority: job.priority,
-        scheduled_at: job.scheduled_at,
-        rules: job.agent_query_rules,
     }
 }

@@ -2,10 +2,18 @@
 //!
 //! - [`logging`]: structured logs, human or JSON
 //! - [`http`]: the only constructor of HTTP clients
+//! - [`credentials`]: how requests to servers outside are authenticated
+//! - [`exporting`]: what exporters of a job pod ask of the system
+//! - [`jitter`]: what keeps those who failed together from coming back together
 //! - [`shutdown`]: one token that ends everything on SIGTERM or SIGINT
 //! - [`report`]: an error with its causes on one line
+//! - [`table`]: aligned tables for terminals
 
+pub mod credentials;
+pub mod exporting;
 pub mod http;
+pub mod jitter;
 pub mod logging;
 pub mod report;
 pub mod shutdown;
+pub mod table;

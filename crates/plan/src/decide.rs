@@ -21,21 +21,30 @@
 //! - [`start`]: until all containers run
 //! - [`end`]: once the pod or the job has ended
 //! - [`cleanup`]: after the end
+//! - [`exporting`]: while exporters carry away what the job left
 //! - [`conditions`]: the conditions of the status
 //! - [`notice`]: what Buildkite is told about a wait
+//! - [`warning`]: what it is told before the end
 //! - [`ladder`]: how long each step may take
+//! - [`pause`]: how soon to look again for Buildkite's word on an end
 
 mod begin;
 mod cleanup;
-mod conditions;
+pub(crate) mod conditions;
 mod end;
+mod exporting;
 mod ladder;
 mod notice;
 mod obstacle;
+mod pause;
 mod start;
+mod warning;
 mod wrapped;
 
-use bk_api::{BuildJob, BuildJobStatus, Phase, Verdict, build_job::WorkloadKind};
+pub use conditions::is_acquired;
+pub use notice::subject;
+
+use bk_api::{BuildJob, BuildJobStatus, Phase, Verdict, build_job::WorkloadKind, config::ValidationConfig};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{
     api::{batch::v1::Job, core::v1::Pod},
@@ -50,7 +59,7 @@ use crate::{
     recall::{Creation, Explained},
     remote::{Remote, RemoteState},
     surroundings::Surroundings,
-    verdicts::Blocker,
+    verdicts::{self, Blocker},
 };
 
 /// Everything a decision may depend on.
@@ -81,6 +90,8 @@ pub struct Observed<'a> {
 pub struct Rules {
     /// What pods are made of.
     pub pod: PodSettings,
+    /// What users demand of jobs.
+    pub validation: ValidationConfig,
     /// How long each step may take.
     pub timeouts: Timeouts,
     /// How long an image may fail to be pulled for reasons that can pass.
@@ -148,6 +159,8 @@ pub enum Action {
         name: String,
         /// The pod's id.
         uid: String,
+        /// Whether the record of it goes before the kubelet has cleared it away: nothing in it does anything any more.
+        at_once: bool,
     },
     /// Delete the `batch/v1` Job with this name and id, and its pod with it.
     DeleteBatchJob {
@@ -166,6 +179,8 @@ pub enum Action {
     Notify(Verdict),
     /// Say on the job's timeline in Buildkite what it waits for.
     Explain(String),
+    /// Say something else about the job on its timeline in Buildkite.
+    Remark(String),
     /// Delete the BuildJob.
     DeleteJob {
         /// How it ended, if that is not on record: then it goes only if it is still the one that was observed.
@@ -210,7 +225,7 @@ pub fn not_created(seen: &Observed<'_>, rules: &Rules, blocker: &Blocker) -> Dec
 /// What to do in Buildkite when somebody has deleted a BuildJob before its end. An agent that has the job is stopped with
 /// its pod, and says so itself; only the reason comes from us.
 pub fn departed(job: &BuildJob, state: RemoteState) -> Option<Action> {
-    let verdict = crate::verdicts::build_job_deleted(job.metadata.name.as_deref().unwrap_or_default());
+    let verdict = verdicts::build_job_deleted(job.metadata.name.as_deref().unwrap_or_default());
     match state {
         RemoteState::Waiting => Some(Action::FinishRemote(verdict)),
         RemoteState::Acquired => Some(Action::Notify(verdict)),
@@ -242,8 +257,12 @@ impl Case<'_> {
     /// Buildkite's word, if it is younger than `since`. The kubelet rounds times down to the second and
     /// clocks differ a little, hence the margin.
     fn remote_after(&self, since: Timestamp) -> Option<RemoteState> {
-        const MARGIN: SignedDuration = SignedDuration::from_secs(2);
         self.seen.remote.filter(|remote| remote.asked_at >= since + MARGIN).map(|remote| remote.state)
+    }
+
+    /// Buildkite's word, if it is younger than something that has ended; without a time, if it is fresh.
+    fn remote_since(&self, ended: Option<Timestamp>) -> Option<RemoteState> {
+        ended.map_or_else(|| self.fresh_remote(), |ended| self.remote_after(ended))
     }
 
     /// Buildkite's word, if it was asked for only just now.
@@ -287,7 +306,9 @@ impl Case<'_> {
     /// Buildkite has the record.
     fn conclude(&self, (phase, verdict): (Phase, Verdict)) -> Decision {
         let status = self.ended(phase, verdict);
+        let has_exporters = self.seen.pod.as_ref().is_some_and(|facts| !facts.exporters.is_empty());
         let leaves_at_once = matches!(phase, Phase::Succeeded | Phase::Canceled)
+            && !has_exporters
             && cleanup::time_to_live(self, phase).is_zero();
         let actions = if leaves_at_once {
             cleanup::remove_all(self, Some(Box::new(status)))
@@ -302,6 +323,30 @@ impl Case<'_> {
         let ended = Self::write(self.ended(Phase::Failed, verdict.clone()));
         let actions = vec![ended, Action::Notify(verdict)];
         Decision { actions, ..Decision::default() }
+    }
+
+    /// The pod is gone, or as good as gone, and cannot say what became of the job; these are the last facts about it. If no
+    /// agent has the job, `untaken` decides.
+    fn gone(&self, facts: Option<&PodFacts>, untaken: impl FnOnce(&Self) -> Decision) -> Decision {
+        let lost = || {
+            let on_record = || conditions::why_pod_taken(&self.status);
+            facts.is_none().then(on_record).flatten().unwrap_or_else(|| verdicts::lost(facts))
+        };
+        if self.is_standalone() {
+            return self.conclude((Phase::Failed, lost()));
+        }
+        match self.fresh_remote() {
+            None => Decision::wait(true, SignedDuration::from_secs(1)),
+            Some(RemoteState::Waiting) => untaken(self),
+            Some(RemoteState::Unknown) => self.unknown(),
+            Some(_) => self.lose(lost()),
+        }
+    }
+
+    /// Buildkite does not show us the job.
+    fn unknown(&self) -> Decision {
+        let uuid = self.seen.job.job_uuid().unwrap_or_default();
+        self.conclude((Phase::Failed, verdicts::unknown_job(uuid)))
     }
 
     /// The job has run for too long. Its pod goes, and its agent, if it has one, reports the end.
@@ -335,6 +380,9 @@ impl Decision {
         Self { actions: Vec::new(), ask_remote, look_again: Some(not_at_once(look_again)) }
     }
 }
+
+/// How much younger than an end Buildkite's word has to be.
+const MARGIN: SignedDuration = SignedDuration::from_secs(2);
 
 /// How soon to look again when only an event is waited for: one that is missed must not hold a job for ever.
 const WITHOUT_EVENT: SignedDuration = SignedDuration::from_mins(5);

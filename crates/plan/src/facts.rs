@@ -2,19 +2,22 @@
 //!
 //! - [`container`]: what matters about one container
 //! - [`events`]: what the cluster says about a pod beyond its status
+//! - [`job_pod`]: a pod as it is kept
 
 mod container;
 mod events;
+mod job_pod;
 
 use std::fmt;
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec, PodStatus};
 
-use crate::pod::{AGENT_CONTAINER, managed_containers};
+use crate::pod::{AGENT_CONTAINER, exporter_containers, managed_containers};
 
 pub use container::{ContainerFacts, ContainerState, Ended};
 pub use events::PodEvent;
+pub use job_pod::JobPod;
 
 /// What containers end with when they are stopped: killed, terminated, or cancelled by the agent (−1).
 const STOPPED: [i32; 3] = [137, 143, 255];
@@ -22,7 +25,7 @@ const STOPPED: [i32; 3] = [137, 143, 255];
 /// How much later than a container's end, by the clocks, the deletion that caused it may have begun.
 const SKEW: SignedDuration = SignedDuration::from_secs(2);
 
-/// What matters about a job pod.
+/// What matters about a job pod. What few pods have is apart from it: there may be thousands.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PodFacts {
     /// The pod's name.
@@ -44,11 +47,11 @@ pub struct PodFacts {
     /// Whether it has failed for good.
     pub failed: bool,
     /// Why the kubelet or the cluster has given it up as a whole, e.g. `Evicted`.
-    pub given_up: Option<Told>,
+    pub given_up: Option<Box<Told>>,
     /// Why the cluster takes it away, e.g. `PreemptionByScheduler`; people give no reasons.
-    pub disrupted: Option<Told>,
+    pub disrupted: Option<Box<Told>>,
     /// Why it is not on a node yet.
-    pub unscheduled: Option<Told>,
+    pub unscheduled: Option<Box<Told>>,
     /// The init containers, those that stay on as sidecars included, in the order of their start.
     pub init: Vec<ContainerFacts>,
     /// The containers that take turns, in that order.
@@ -57,6 +60,8 @@ pub struct PodFacts {
     pub agent: ContainerFacts,
     /// The other containers: they run beside the job.
     pub beside: Vec<ContainerFacts>,
+    /// Those that carry away what the job leaves, which are no concern of the job.
+    pub exporters: Vec<ContainerFacts>,
     /// What the cluster says about the pod beyond its status, oldest first; empty if nobody has asked.
     pub events: Vec<PodEvent>,
 }
@@ -72,12 +77,12 @@ pub struct Told {
 
 impl Told {
     /// What is said, if anything is.
-    fn of(reason: Option<&str>, message: Option<&str>) -> Option<Self> {
+    fn of(reason: Option<&str>, message: Option<&str>) -> Option<Box<Self>> {
         let told = Self {
             reason: reason.unwrap_or_default().trim().to_owned(),
             message: message.unwrap_or_default().trim().to_owned(),
         };
-        (told != Self::default()).then_some(told)
+        (told != Self::default()).then(|| Box::new(told))
     }
 }
 
@@ -107,7 +112,10 @@ impl PodFacts {
         let init_statuses = status.init_container_statuses.as_deref().unwrap_or_default();
         let managed: Vec<_> =
             managed_containers(spec).map(|container| ContainerFacts::of(container, statuses)).collect();
-        let others = spec.containers.iter().filter(|c| managed.iter().all(|m| m.name != c.name));
+        let exporters: Vec<_> =
+            exporter_containers(spec).map(|container| ContainerFacts::of(container, statuses)).collect();
+        let apart = |name: &str| managed.iter().chain(&exporters).any(|other| other.name == name);
+        let others = spec.containers.iter().filter(|container| !apart(&container.name));
         let (agent, beside): (Vec<_>, Vec<_>) = others
             .map(|container| ContainerFacts::of(container, statuses))
             .partition(|container| container.name == AGENT_CONTAINER);
@@ -117,7 +125,11 @@ impl PodFacts {
             uid: pod.metadata.uid.clone().unwrap_or_default(),
             created_at: pod.metadata.creation_timestamp.as_ref().map(|time| time.0),
             accepted_at: status.start_time.as_ref().map(|time| time.0),
-            started_at: statuses.iter().filter_map(container::started_at).max(),
+            started_at: statuses
+                .iter()
+                .filter(|status| exporters.iter().all(|exporter| exporter.name != status.name))
+                .filter_map(container::started_at)
+                .max(),
             deleting_since: deleting_since(pod),
             gone_by: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
             node: spec.node_name.clone(),
@@ -134,11 +146,12 @@ impl PodFacts {
             managed,
             agent: agent.into_iter().next().unwrap_or_default(),
             beside,
+            exporters,
             events: Vec::new(),
         }
     }
 
-    /// All containers, in the order in which they matter: the first that fails explains the others.
+    /// All containers but exporters, in the order in which they matter: the first that fails explains the others.
     pub fn containers(&self) -> impl Iterator<Item = &ContainerFacts> {
         self.init.iter().chain(&self.managed).chain([&self.agent]).chain(&self.beside)
     }
@@ -151,6 +164,13 @@ impl PodFacts {
     /// Whether every managed container has ended.
     pub fn managed_ended(&self) -> bool {
         !self.managed.is_empty() && self.managed.iter().all(ContainerFacts::is_ended)
+    }
+
+    /// Whether nothing is left in it but an agent, if that, which leaves by itself once it has reported the end. Its node
+    /// still lets it leave in its own time when the pod's record is gone.
+    pub fn has_nothing_to_do(&self) -> bool {
+        let ended = |containers: &[ContainerFacts]| containers.iter().all(ContainerFacts::is_ended);
+        self.managed_ended() && ended(&self.beside) && ended(&self.init) && ended(&self.exporters)
     }
 
     /// Whether somebody has asked for its deletion.
@@ -176,10 +196,20 @@ impl PodFacts {
     /// The init container that failed, which ends the pod before any agent has started. One that was killed
     /// with its pod has not failed: that says nothing about the job.
     pub fn failed_init(&self) -> Option<(&ContainerFacts, i32)> {
-        let taken_away = self.is_deleting() || self.given_up.is_some();
-        let failure =
-            || self.init.iter().filter(|container| !container.sidecar).find_map(ContainerFacts::failure);
-        if taken_away { None } else { failure() }
+        let failure = self.init_failure()?;
+        let disrupted = self.disrupted.is_some() && is_stop(failure);
+        let taken_away = self.is_deleting() || self.given_up.is_some() || disrupted;
+        (!taken_away).then_some(failure)
+    }
+
+    /// When an init container ended as if it had been stopped, and the kubelet may yet say why it has stopped the pod.
+    pub fn stopped_init(&self) -> Option<Timestamp> {
+        let failure = self.failed_init().filter(|failure| is_stop(*failure) && !self.failed)?;
+        failure.0.ended_at()
+    }
+
+    fn init_failure(&self) -> Option<(&ContainerFacts, i32)> {
+        self.init.iter().filter(|container| !container.sidecar).find_map(ContainerFacts::failure)
     }
 
     /// Why the pod was taken away, if it was that which ended its containers, and not the command.
@@ -202,14 +232,13 @@ impl PodFacts {
         let killed_anyway = failure.is_some_and(|(container, _)| container.ran_out_of_memory());
         let skew = if stopped && !killed_anyway { SKEW } else { SignedDuration::ZERO };
         let caused = |ended: Timestamp| if skew.is_zero() { ended > began } else { ended + skew >= began };
-        ended.is_none_or(caused).then(|| self.disrupted.as_ref().map_or(Taken::Deleted, Taken::For))
+        ended.is_none_or(caused).then(|| self.disrupted.as_deref().map_or(Taken::Deleted, Taken::For))
     }
 
     /// Whether it may yet turn out that the pod was taken away. The kubelet says that containers have ended
     /// before it says why it has stopped them.
     pub fn may_be_explained(&self) -> bool {
-        let explained = self.first_failure().is_some_and(|(container, _)| container.ran_out_of_memory());
-        self.was_stopped() && !self.failed && !explained
+        self.first_failure().is_some_and(is_stop) && !self.failed
     }
 
     fn was_stopped(&self) -> bool {
@@ -217,8 +246,13 @@ impl PodFacts {
     }
 }
 
+/// Whether a failure may come from being stopped; who runs out of memory is not.
+fn is_stop((container, status): (&ContainerFacts, i32)) -> bool {
+    STOPPED.contains(&status) && !container.ran_out_of_memory()
+}
+
 /// What a condition with this value says, if the pod has it.
-fn condition(status: &PodStatus, kind: &str, value: &str) -> Option<Told> {
+fn condition(status: &PodStatus, kind: &str, value: &str) -> Option<Box<Told>> {
     let is_it = |condition: &&PodCondition| condition.type_ == kind && condition.status == value;
     let condition = status.conditions.iter().flatten().find(is_it)?;
     Some(Told::of(condition.reason.as_deref(), condition.message.as_deref()).unwrap_or_default())

@@ -1,79 +1,36 @@
 //! Which of the jobs that wait in Buildkite to take, and the BuildJobs they become.
+//!
+//! - [`backlog`]: those beyond the first page of a listing
+//! - [`candidate`]: jobs that wait, and whether they are for us
+//! - [`ledger`]: who has the places that there are
+//! - [`shares`]: who gets how many of too few places
+//! - [`pace`]: how often to ask
 
-use std::collections::{BTreeMap, BTreeSet};
+pub mod backlog;
+pub mod candidate;
+pub mod ledger;
+pub mod pace;
+pub mod shares;
+
+use std::collections::BTreeMap;
 
 use bk_api::{
-    BuildJob, BuildJobSpec,
+    BuildJob, BuildJobSpec, CompactObject,
     build_job::{BuildkiteJob, Source},
+    config::{JobDefaults, Queue},
     names,
 };
-use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::{Deserialize, Serialize};
 
 use crate::{
+    options,
     plugin::{self, PluginError},
     pod::plugin_directories,
 };
 
-/// A job that waits in a queue.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Candidate {
-    /// The job's UUID.
-    pub uuid: String,
-    /// Higher goes first.
-    pub priority: i64,
-    /// Older goes first among equals.
-    pub scheduled_at: Timestamp,
-    /// What whoever takes the job must offer, as `key=value`.
-    pub rules: Vec<String>,
-}
-
-/// What an operator offers to jobs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
-    /// The queue it serves.
-    pub queue: String,
-    /// Its further tags, as `key=value`.
-    pub tags: Vec<String>,
-}
-
-/// The jobs to take now: those whose rules match and that are not here already, highest priority first, then
-/// oldest, and no more than there are free slots.
-pub fn select<'a>(
-    candidates: &'a [Candidate],
-    offer: &Offer,
-    here: &BTreeSet<String>,
-    free: usize,
-) -> Vec<&'a Candidate> {
-    let mut chosen: Vec<_> = candidates
-        .iter()
-        .filter(|candidate| !here.contains(&candidate.uuid) && matches(&candidate.rules, offer))
-        .collect();
-    chosen.sort_by(|a, b| {
-        b.priority
-            .cmp(&a.priority)
-            .then(a.scheduled_at.cmp(&b.scheduled_at))
-            .then_with(|| a.uuid.cmp(&b.uuid))
-    });
-    chosen.truncate(free);
-    chosen
-}
-
-/// Whether every rule is satisfied. The queue is settled by where the job was listed, and `resource_class`
-/// chooses resources, not operators.
-fn matches(rules: &[String], offer: &Offer) -> bool {
-    rules.iter().all(|rule| {
-        let (key, wanted) = rule.split_once('=').unwrap_or((rule, "*"));
-        key == "queue"
-            || key == "resource_class"
-            || offer
-                .tags
-                .iter()
-                .filter_map(|tag| tag.split_once('='))
-                .any(|(offered, value)| offered == key && (wanted == "*" || value == "*" || wanted == value))
-    })
-}
+pub use backlog::Backlog;
+pub use candidate::{Candidate, Offer};
+pub use ledger::{Choice, Ledger, Skip, Terms};
 
 /// What Buildkite tells a stack about a job it has reserved.
 #[derive(Clone, Debug, Default)]
@@ -86,29 +43,52 @@ pub struct JobDetails {
 
 /// The BuildJob of a job taken from a queue. If the job's plugins are not understood, it says no more than
 /// which job it is; the controller then finds out why and reports it.
-pub fn build_job(candidate: &Candidate, queue: &str, namespace: &str, details: &JobDetails) -> BuildJob {
+pub fn build_job(candidate: &Candidate, queue: &Queue, namespace: &str, details: &JobDetails) -> BuildJob {
     let buildkite = BuildkiteJob {
         job_uuid: candidate.uuid.clone(),
-        queue: Some(queue.to_owned()),
+        queue: Some(queue.key.clone()),
+        pipeline: candidate.pipeline.clone(),
         priority: Some(candidate.priority),
         agent_query_rules: candidate.rules.clone(),
         ..BuildkiteJob::default()
     };
     let mut labels = BTreeMap::from([(names::LABEL_JOB_UUID.to_owned(), candidate.uuid.clone())]);
     // The label's presence is what counts; a queue whose key is no label value is named in the spec.
-    let queue_label = if names::is_label_value(queue) { queue } else { "" };
+    let queue_label = if names::is_label_value(&queue.key) { &queue.key } else { "" };
     labels.insert(names::LABEL_SPAWNED_FROM.to_owned(), queue_label.to_owned());
     let job = BuildJob {
         metadata: ObjectMeta {
             name: Some(names::build_job(&candidate.uuid)),
             namespace: Some(namespace.to_owned()),
             labels: Some(labels),
+            annotations: Some(BTreeMap::from([(
+                names::ANNOTATION_STACK.to_owned(),
+                queue.stack_key.clone(),
+            )])),
             ..ObjectMeta::default()
         },
         spec: BuildJobSpec { buildkite: Some(buildkite), ..BuildJobSpec::default() },
         status: None,
     };
-    complete(&job, details).unwrap_or(job)
+    let mut job = complete(&job, details, &queue.forbid).unwrap_or(job);
+    fill_in(&mut job.spec, &queue.defaults);
+    job
+}
+
+/// Gives a job what its queue has for jobs that say nothing.
+fn fill_in(spec: &mut BuildJobSpec, defaults: &JobDefaults) {
+    let has_pod = spec.kubernetes.as_ref().is_some_and(|plugin| {
+        let plugin = plugin.read();
+        ["podSpec", "podTemplate", "podSpecPatch"].iter().any(|key| plugin.contains_key(*key))
+    });
+    if spec.environment.is_none() && spec.image.is_none() && !has_pod {
+        spec.environment.clone_from(&defaults.environment);
+        spec.image.clone_from(&defaults.image);
+    }
+    let mut rules = spec.buildkite.iter().flat_map(|job| &job.agent_query_rules);
+    if spec.resource_class.is_none() && !rules.any(|rule| rule.starts_with("resource_class=")) {
+        spec.resource_class.clone_from(&defaults.resource_class);
+    }
 }
 
 /// Whether a BuildJob names a Buildkite job without saying what it runs.
@@ -116,8 +96,9 @@ pub fn needs_details(job: &BuildJob) -> bool {
     job.spec.buildkite.is_some() && job.spec.command.is_none()
 }
 
-/// A BuildJob with what Buildkite knows about its job filled in where the BuildJob itself is silent.
-pub fn complete(job: &BuildJob, details: &JobDetails) -> Result<BuildJob, PluginError> {
+/// A BuildJob with what Buildkite knows about its job filled in where the BuildJob itself is silent, unless its step sets options
+/// that are forbidden.
+pub fn complete(job: &BuildJob, details: &JobDetails, forbidden: &[String]) -> Result<BuildJob, PluginError> {
     let var = |name: &str| details.env.get(name).filter(|value| !value.is_empty()).cloned();
     let mut job = job.clone();
     let spec = &mut job.spec;
@@ -129,7 +110,14 @@ pub fn complete(job: &BuildJob, details: &JobDetails) -> Result<BuildJob, Plugin
         buildkite.url = buildkite.url.take().or_else(|| var("BUILDKITE_BUILD_URL"));
     }
     spec.command.get_or_insert_with(|| details.command.clone());
-    spec.image = spec.image.take().or_else(|| var("BUILDKITE_IMAGE"));
+    let plugins = var("BUILDKITE_PLUGINS").unwrap_or_default();
+    let rules = spec.buildkite.as_ref().map(|buildkite| buildkite.agent_query_rules.as_slice());
+    let asked = options::of(&details.env, &plugins)?.with_rules(rules.unwrap_or_default());
+    asked.check_permitted(forbidden)?;
+    asked.fill(spec);
+    if spec.environment.is_none() {
+        spec.image = spec.image.take().or_else(|| var("BUILDKITE_IMAGE"));
+    }
     spec.source = spec.source.take().or_else(|| {
         Some(Source {
             repo: var("BUILDKITE_REPO")?,
@@ -137,14 +125,13 @@ pub fn complete(job: &BuildJob, details: &JobDetails) -> Result<BuildJob, Plugin
             branch: var("BUILDKITE_BRANCH").unwrap_or_else(|| "main".to_owned()),
         })
     });
-    let plugins = var("BUILDKITE_PLUGINS").unwrap_or_default();
     if let Some(buildkite) = &mut spec.buildkite
         && buildkite.option_plugins.is_empty()
     {
         buildkite.option_plugins = plugin_directories::options(&plugins);
     }
     if spec.kubernetes.is_none() {
-        spec.kubernetes = plugin::kubernetes(&plugins)?;
+        spec.kubernetes = plugin::kubernetes(&plugins)?.map(CompactObject::from);
     }
     Ok(job)
 }

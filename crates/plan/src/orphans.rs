@@ -1,18 +1,12 @@
 //! Pods and Jobs that nobody will remove: what is left when a BuildJob went and its dependants stayed, or when
 //! somebody took their owner reference away.
 
-use bk_api::{BuildJob, names};
+use bk_api::BuildJob;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// How old something is before its owner can be missed: caches lag.
 const GRACE: SignedDuration = SignedDuration::from_mins(1);
-
-/// The BuildJob that an object was made for, if the operator made it.
-pub fn made_for(meta: &ObjectMeta) -> Option<&str> {
-    meta.annotations.as_ref()?.get(names::ANNOTATION_ATTEMPT)?;
-    meta.labels.as_ref()?.get(names::LABEL_BUILD_JOB).map(String::as_str)
-}
 
 /// Whether an object that was made for a BuildJob belongs to nobody, given the BuildJob of that name, if there is one.
 /// The pod of a Job is the Job's to keep.
@@ -28,8 +22,6 @@ pub fn is_orphan(meta: &ObjectMeta, build_job: Option<&BuildJob>, now: Timestamp
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use bk_api::BuildJobSpec;
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::{OwnerReference, Time};
     use rstest::rstest;
@@ -78,15 +70,5 @@ mod tests {
         let young = ObjectMeta { creation_timestamp: Some(Time(now)), ..meta(None) };
         let leaving = ObjectMeta { deletion_timestamp: Some(Time(now)), ..meta(None) };
         assert!(!is_orphan(&young, None, now) && !is_orphan(&leaving, None, now));
-    }
-
-    #[test]
-    fn only_what_the_operator_made_is_its_to_remove() {
-        let label = BTreeMap::from([(names::LABEL_BUILD_JOB.to_owned(), "nightly".to_owned())]);
-        let attempt = BTreeMap::from([(names::ANNOTATION_ATTEMPT.to_owned(), "0".to_owned())]);
-        let ours =
-            ObjectMeta { labels: Some(label.clone()), annotations: Some(attempt), ..ObjectMeta::default() };
-        let strangers = ObjectMeta { labels: Some(label), ..ObjectMeta::default() };
-        assert_eq!((made_for(&ours), made_for(&strangers)), (Some("nightly"), None));
     }
 }

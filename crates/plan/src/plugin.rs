@@ -5,8 +5,8 @@
 
 mod list;
 
-pub(crate) use list::is_kubernetes;
-pub use list::{PluginError, kubernetes};
+pub(crate) use list::operator;
+pub use list::{OPERATOR, PluginError, is_kubernetes, is_operator, kubernetes};
 
 use std::time::Duration;
 
@@ -75,7 +75,8 @@ impl KubernetesPlugin {
                     .to_owned(),
             }),
             Some(given) => {
-                let plugin: Self = strict::read(&Value::Object(given.clone()), PATH)?;
+                let given = Value::Object(given.read());
+                let plugin: Self = strict::read(&given, PATH)?;
                 // Nulls mean something in a patch, and only there.
                 let patch = given.get("podSpecPatch").and_then(Value::as_object);
                 Ok(Self { pod_spec_patch: patch.cloned(), ..plugin })
@@ -95,6 +96,6 @@ pub fn time_limit(job: &BuildJob) -> Option<SignedDuration> {
     if let Some(timeout) = job.spec.timeout {
         return SignedDuration::try_from(Duration::from(timeout)).ok();
     }
-    let seconds = job.spec.kubernetes.as_ref()?.get("jobActiveDeadlineSeconds")?.as_i64()?;
+    let seconds = job.spec.kubernetes.as_ref()?.read().get("jobActiveDeadlineSeconds")?.as_i64()?;
     (seconds > 0).then(|| SignedDuration::from_secs(seconds))
 }

@@ -14,7 +14,9 @@
 //! - [`workload`]: what the author of the job asked for
 //! - [`agent`], [`agent_config`], [`tags`]: the container that talks to Buildkite, its settings, what it says about itself
 //! - [`checkout`], [`git`], [`credentials`]: the container that checks out, how, and with which Secrets
+//! - [`mirror`]: checkouts that borrow from mirrors in the cluster
 //! - [`extra_containers`]: containers before and beside the job, from BuildEnvironments or inline
+//! - [`exporters`]: containers of the operator's own image that carry away what the job leaves
 //! - [`workspace`]: the volume that all share
 //! - [`identity`], [`security`]: who containers run as, and what they may do
 //! - [`delivery`], [`node`], [`shim`]: how shim and agent get into containers on any node, and the command lines of PID 1
@@ -22,7 +24,6 @@
 //! - [`plugin_directories`]: plugins that are none
 //! - [`resource_class`]: resources, nodes and priority under one name
 //! - [`placement`]: which nodes the pod may go to
-//! - [`exporters`]: what the job wants from services that there are none of
 //! - [`parts`]: the containers of a draft, by what they do
 //! - [`patches`]: what changes a draft
 //! - [`bootstrap`]: what a managed container runs, for Buildkite jobs and standalone ones
@@ -30,6 +31,7 @@
 //! - [`metadata`]: labels and annotations
 //! - [`images`]: references to images, and when they are pulled
 //! - [`references`]: names within the pod
+//! - [`secrecy`]: tokens, which are the agent's alone
 //! - [`strict`]: reading what people wrote
 
 mod agent;
@@ -46,6 +48,7 @@ mod identity;
 mod image_check;
 mod images;
 mod metadata;
+pub(crate) mod mirror;
 mod node;
 mod parts;
 mod patches;
@@ -55,6 +58,7 @@ mod references;
 mod resource_class;
 mod resources;
 mod script;
+mod secrecy;
 mod security;
 mod shim;
 pub(crate) mod strict;
@@ -66,7 +70,10 @@ mod workspace;
 use bk_api::{
     BuildJob, BuildJobSpec,
     build_job::BuildkiteJob,
-    config::{Architecture, ImageCheck, PodConfig, ResourceClasses},
+    config::{
+        Architecture, ArtifactExporterConfig, Config, ImageCheck, LogExporterConfig, MetricsExporterConfig,
+        MirrorConfig, PodConfig, ResourceClasses,
+    },
     names,
 };
 use k8s_openapi::{
@@ -75,7 +82,14 @@ use k8s_openapi::{
 };
 
 use self::{
-    delivery::Delivery, git::Git, parts::Parts, patches::Late, shim::Run, workload::Workload,
+    delivery::Delivery,
+    equipment::Equipment,
+    git::Git,
+    mirror::Mirrors,
+    parts::Parts,
+    patches::Late,
+    shim::{Run, Supply},
+    workload::Workload,
     workspace::Workspace,
 };
 use crate::{environment, plugin::KubernetesPlugin, surroundings::Surroundings};
@@ -97,6 +111,8 @@ pub struct PodSettings {
     pub config: PodConfig,
     /// Resource classes by name.
     pub resource_classes: ResourceClasses,
+    /// Where mirrors of git repositories are.
+    pub mirrors: MirrorConfig,
     /// The Agent API as seen from pods.
     pub endpoint: String,
     /// The ConfigMap in the job namespace with the shim.
@@ -105,6 +121,36 @@ pub struct PodSettings {
     pub architecture: Architecture,
     /// The queue whose jobs the operator takes.
     pub queue: String,
+    /// Which files of jobs become artifacts.
+    pub artifacts: ArtifactExporterConfig,
+    /// Where logs of jobs go.
+    pub logs: LogExporterConfig,
+    /// How metrics of jobs leave their pods.
+    pub metrics: MetricsExporterConfig,
+    /// The Secret with the token for Buildkite's API, which no pod may refer to.
+    pub api_token_secret: String,
+    /// The operator's own service account, if it is in the job namespace: no pod may run as it.
+    pub own_account: Option<String>,
+}
+
+impl PodSettings {
+    /// What the configuration says about pods, for jobs of this Agent API, with this shim of the program's own architecture.
+    pub fn of(config: &Config, endpoint: &str, shim_config_map: String) -> Self {
+        Self {
+            config: config.pods.clone(),
+            resource_classes: config.resource_classes.clone(),
+            mirrors: config.mirrors.clone(),
+            endpoint: endpoint.to_owned(),
+            shim_config_map,
+            architecture: Architecture::OWN,
+            queue: config.spawner.main_queue().key,
+            artifacts: config.artifacts.clone(),
+            logs: config.logs.clone(),
+            metrics: config.metrics.clone(),
+            api_token_secret: config.spawner.api_token_secret.clone(),
+            own_account: None,
+        }
+    }
 }
 
 /// A BuildJob that cannot become a pod.
@@ -150,6 +196,7 @@ pub fn render(
 /// Refuses settings with which no pod can be made, whatever the job: with a checkout in the command's container, with one
 /// of its own, and in each resource class.
 pub fn try_out(settings: &PodSettings) -> Result<(), RenderError> {
+    exporters::try_out(settings)?;
     let classes = settings.resource_classes.keys().map(|class| (None, Some(class.clone())));
     let images = [(None, None), (Some("image".to_owned()), None)];
     for (image, resource_class) in images.into_iter().chain(classes) {
@@ -189,7 +236,6 @@ fn draft(
     surroundings: &Surroundings,
     settings: &PodSettings,
 ) -> Result<Draft, RenderError> {
-    exporters::check(&job.spec)?;
     let environment = environment::resolve(job, surroundings)?;
     let Workload { pod_spec: mut spec, mut commands, is_made } =
         workload::of(job, plugin, &environment.primary, surroundings, settings)?;
@@ -203,7 +249,8 @@ fn draft(
     spec.containers.push(agent::container(job, pod_name, &git, settings));
     spec.containers.extend(checkout::container(job, &git, settings));
     share_workspace(&mut spec, &workspace, plugin);
-    equipment::equip_draft(&mut spec, &names, &git, settings);
+    let mirrors = Mirrors::of(job, &git, settings);
+    equipment::equip_draft(&mut spec, &names, &git, mirrors.as_ref(), settings);
     equipment::restrict_draft(&mut spec, &names, is_made, settings);
     extra_containers::add(&mut spec, &environment, |container| workspace.share(container))?;
     placement::apply(&mut spec, &environment.needs);
@@ -222,7 +269,7 @@ fn finish(
     settings: &PodSettings,
 ) -> Result<(PodSpec, Option<String>), RenderError> {
     let Draft { mut spec, commands, checkout: drafted, script, git, workspace, late } = draft;
-    let parts = Parts::of(std::mem::take(&mut spec.containers), &commands)?;
+    let mut parts = Parts::of(std::mem::take(&mut spec.containers), &commands)?;
     let checkout = checkout::settle(job, &git, &parts.commands, drafted.as_ref(), parts.checkout, settings);
     let interposer = workload::interposer(plugin, settings);
     let commands = parts
@@ -235,14 +282,28 @@ fn finish(
     placement::finish(&mut spec, &settings.config);
     let delivery = Delivery::of(&spec, settings)?;
     let plugins_path = agent_config::plugins_path(&settings.config);
+    let wanted = exporters::Wanted::of(job, settings);
+    let mut beside: Vec<&mut Container> = parts.others.iter_mut().collect();
+    beside.extend(spec.init_containers.iter_mut().flatten().filter(|container| is_sidecar(container)));
+    let has_company = !beside.is_empty();
+    for container in beside {
+        extra_containers::tell(container, &run_id);
+    }
+    let is_agents = |turn: &bootstrap::Turn| turn.container.image == parts.agent.image;
+    // Others may run the agent, too, and have other images.
+    let is_alone = !wanted.any && !has_company && spec.init_containers.as_ref().is_none_or(Vec::is_empty);
+    let can_link = delivery == Delivery::Shim && is_alone && turns.iter().all(is_agents);
     let run = Run {
         id: run_id,
         names: turns.iter().map(|turn| turn.container.name.clone()).collect(),
         binary: delivery.binary(),
         fenced: settings.config.image_check != ImageCheck::None,
+        supply: if can_link { Supply::Link } else { Supply::Copy },
         directories: plugin_directories::of(job, &plugins_path, pod_name),
         shared: identity::differ(turns.iter().map(|turn| &turn.container), &spec),
         standalone: job.spec.buildkite.is_none(),
+        last: turns.last().filter(|_| wanted.any || has_company).map(|turn| turn.container.name.clone()),
+        kept: wanted.kept(),
     };
 
     spec.termination_grace_period_seconds.get_or_insert(settings.config.termination_grace_period_seconds);
@@ -255,11 +316,18 @@ fn finish(
     spec.containers.extend(checkout);
     spec.containers.extend(parts.others);
     images::settle(&mut spec, settings)?;
-    let passwd = equipment::complete(&mut spec, &workspace, delivery, &run.id, settings)?;
-    patches::apply_late(&mut spec, &late)?;
+    let mirrors = Mirrors::of(job, &git, settings);
+    let passwd = equipment::complete(
+        &mut spec,
+        &Equipment { workspace: &workspace, delivery, run: &run, git: &git, mirrors: mirrors.as_ref() },
+        settings,
+    )?;
     name_service_account(&mut spec);
+    exporters::add(&mut spec, job, pod_name, &run, &workspace, delivery, settings)?;
+    patches::apply_late(&mut spec, &late)?;
     references::settle_mounts(&mut spec);
     references::check(&spec)?;
+    secrecy::check(&spec, job, settings)?;
     Ok((spec, passwd))
 }
 
@@ -280,6 +348,11 @@ pub fn managed_containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
     checkout.chain(commands)
 }
 
+/// The containers of a rendered pod that carry away what the job leaves.
+pub(crate) fn exporter_containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
+    spec.containers.iter().filter(|container| exporters::is_exporter(container))
+}
+
 /// A job that names no service account has no business with the cluster's API.
 fn name_service_account(spec: &mut PodSpec) {
     let old_spelling = spec.service_account.take();
@@ -290,7 +363,7 @@ fn name_service_account(spec: &mut PodSpec) {
     }
 }
 
-/// Gives every container of a draft the workspace, and the mounts that the step wants everywhere.
+/// Gives every container of a draft the workspace, and all but the agent's the mounts that the step wants everywhere.
 fn share_workspace(spec: &mut PodSpec, workspace: &Workspace, plugin: &KubernetesPlugin) {
     workspace.add_volume(spec);
     for container in &mut spec.containers {
@@ -299,13 +372,23 @@ fn share_workspace(spec: &mut PodSpec, workspace: &Workspace, plugin: &Kubernete
     let sidecars = spec.init_containers.iter_mut().flatten().filter(|container| is_sidecar(container));
     for container in spec.containers.iter_mut().chain(sidecars) {
         workspace.share(container);
-        append(&mut container.volume_mounts, &plugin.extra_volume_mounts);
+        // Files of the author's in the agent's container could be programs of the author's with the agent's token.
+        if container.name != AGENT_CONTAINER {
+            append(&mut container.volume_mounts, &plugin.extra_volume_mounts);
+        }
     }
 }
 
 /// Whether an init container runs beside the others, rather than before them.
-fn is_sidecar(container: &Container) -> bool {
+pub(crate) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
+}
+
+pub(crate) use variables::literal;
+
+/// A program and its arguments as a script that runs exactly them.
+pub(crate) fn command_line(words: &[String]) -> String {
+    script::quoted(words.iter())
 }
 
 /// Where a container of a pod is, in errors about what several hands made of it.

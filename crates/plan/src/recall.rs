@@ -3,7 +3,16 @@
 //! Nothing here is the truth: a process that has forgotten it all does the same things, with a needless call
 //! or two more. It saves those calls, and tells a pod that has vanished from one that was never there.
 
-use jiff::Timestamp;
+use bk_api::BuildJob;
+use jiff::{SignedDuration, Timestamp};
+
+use crate::{decide::Observed, facts::PodFacts, timeline::Witnessed};
+
+/// How old a BuildJob is, at least, whose process before this one had time to tell what it waits for.
+const TOLD_WITHIN: SignedDuration = SignedDuration::from_secs(15);
+
+/// How far a watch may lag, by the clocks, before a pod that was created is looked for.
+const WATCH_LAG: SignedDuration = SignedDuration::from_secs(10);
 
 /// What is remembered about one BuildJob.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,8 +23,14 @@ pub struct Recall {
     deleted: bool,
     /// What became of the creation of this attempt's pod.
     creation: Option<(u32, Creation)>,
+    /// The pod of this attempt as it was created, until a watch tells of it.
+    awaited: Option<Box<(u32, PodFacts)>>,
     /// What Buildkite was last told that the job waits for.
     explained: Option<Explained>,
+    /// Whether this process has looked at the BuildJob before.
+    met: bool,
+    /// What this process has seen of the job's way.
+    witnessed: Witnessed,
 }
 
 /// What Buildkite was told that a job waits for.
@@ -33,9 +48,9 @@ pub enum Creation {
     /// Nothing: no process, or another one, may have created it.
     #[default]
     Unknown,
-    /// We have created it.
+    /// It was created.
     Done,
-    /// We have tried, and it was not created.
+    /// We have tried, and it was not created, as far as we know.
     Failed {
         /// When to try again.
         retry_at: Timestamp,
@@ -53,9 +68,14 @@ impl Recall {
         self.overwritten.extend(version);
     }
 
-    /// Notes that we have deleted the BuildJob.
+    /// Notes that we have deleted the BuildJob, or are about to.
     pub fn deleted(&mut self) {
         self.deleted = true;
+    }
+
+    /// Notes that the BuildJob was not deleted after all.
+    pub fn not_deleted(&mut self) {
+        self.deleted = false;
     }
 
     /// Whether the BuildJob's deletion was our own doing.
@@ -68,9 +88,60 @@ impl Recall {
         self.creation = Some((attempt, creation));
     }
 
+    /// Notes that an attempt's pod, or what it stands in, was created at this time.
+    pub fn created_at(&mut self, attempt: u32, now: Timestamp) {
+        self.created(attempt, Creation::Done);
+        self.witnessed = Witnessed::pod_created(now);
+    }
+
+    /// Notes how far the job has come.
+    pub fn witness(&mut self, seen: &Observed<'_>) {
+        self.witnessed.see(seen);
+    }
+
+    /// What this process has seen of the job's way.
+    pub fn witnessed(&self) -> &Witnessed {
+        &self.witnessed
+    }
+
+    /// Notes how the pod looked that was created for an attempt.
+    pub fn awaits(&mut self, attempt: u32, pod: PodFacts) {
+        self.awaited = Some(Box::new((attempt, pod)));
+    }
+
+    /// The pod that was created for an attempt, while it is too early to wonder why no watch tells of it.
+    pub fn awaited(&self, attempt: u32, now: Timestamp) -> Option<&PodFacts> {
+        let is_young = |pod: &PodFacts| pod.created_at.is_some_and(|at| now.duration_since(at) < WATCH_LAG);
+        let (of, pod) = self.awaited.as_deref()?;
+        (*of == attempt && is_young(pod)).then_some(pod)
+    }
+
+    /// Notes that an attempt's pod was seen: whatever the answer to its creation was, it has been created.
+    pub fn saw(&mut self, attempt: u32) {
+        self.awaited.take_if(|awaited| awaited.0 == attempt);
+        if let Some((of, creation @ Creation::Failed { .. })) = &mut self.creation
+            && *of == attempt
+        {
+            *creation = Creation::Done;
+        }
+    }
+
     /// What is certain about the creation of an attempt's pod.
     pub fn creation(&self, attempt: u32) -> Creation {
         self.creation.filter(|(of, _)| *of == attempt).map(|(_, creation)| creation).unwrap_or_default()
+    }
+
+    /// Notes that the BuildJob is looked at, for the first time perhaps. What it says then that it waits for was told by the
+    /// process before this one, unless that had no time for it.
+    pub fn meet(&mut self, job: &BuildJob, now: Timestamp) {
+        if std::mem::replace(&mut self.met, true) {
+            return;
+        }
+        let created = job.metadata.creation_timestamp.as_ref().map(|time| time.0);
+        let is_old = created.is_some_and(|created| now.duration_since(created) >= TOLD_WITHIN);
+        if let Some(text) = job.status_or_default().waiting_for.filter(|_| is_old) {
+            self.explained = Some(Explained { text, at: now });
+        }
     }
 
     /// Notes that Buildkite was told what the job waits for.
@@ -114,9 +185,58 @@ mod tests {
     }
 
     #[test]
+    fn a_pod_that_was_created_is_awaited_until_it_is_seen_or_long_overdue() {
+        let created = Timestamp::UNIX_EPOCH;
+        let pod = PodFacts { created_at: Some(created), ..PodFacts::default() };
+        let mut recall = Recall::default();
+        recall.awaits(1, pod.clone());
+        assert_eq!(recall.awaited(1, created), Some(&pod));
+        assert_eq!(recall.awaited(0, created), None, "another attempt");
+        assert_eq!(recall.awaited(1, created + WATCH_LAG), None, "it should have been seen by now");
+        recall.saw(0);
+        assert_eq!(recall.awaited(1, created), Some(&pod));
+        recall.saw(1);
+        assert_eq!(recall.awaited(1, created), None);
+    }
+
+    #[test]
     fn a_creation_belongs_to_its_attempt() {
         let mut recall = Recall::default();
         recall.created(0, Creation::Done);
         assert_eq!((recall.creation(0), recall.creation(1)), (Creation::Done, Creation::Unknown));
+    }
+
+    #[test]
+    fn what_was_seen_has_been_created_whatever_the_answer_was() {
+        let mut recall = Recall::default();
+        recall.saw(0);
+        assert_eq!(recall.creation(0), Creation::Unknown);
+        let failed = Creation::Failed { retry_at: Timestamp::UNIX_EPOCH };
+        recall.created(1, failed);
+        recall.saw(0);
+        assert_eq!(recall.creation(1), failed);
+        recall.saw(1);
+        assert_eq!(recall.creation(1), Creation::Done);
+    }
+
+    #[test]
+    fn what_another_process_has_told_is_not_told_again() {
+        let created = Timestamp::from_second(1_800_000_000).unwrap();
+        let mut job = BuildJob::new("a", bk_api::BuildJobSpec::default());
+        job.metadata.creation_timestamp = Some(k8s_openapi::apimachinery::pkg::apis::meta::v1::Time(created));
+        job.status = Some(bk_api::BuildJobStatus {
+            waiting_for: Some("a node".to_owned()),
+            ..bk_api::BuildJobStatus::default()
+        });
+        let explained = |first: &BuildJob, after: i64| {
+            let mut recall = Recall::default();
+            recall.meet(first, created + SignedDuration::from_secs(after));
+            recall.meet(&job, created + SignedDuration::from_mins(5));
+            recall.explained().map(|explained| explained.text.clone())
+        };
+        assert_eq!(explained(&job, 60).as_deref(), Some("a node"));
+        assert_eq!(explained(&job, 5), None, "there was hardly time to tell");
+        let new = BuildJob { status: None, ..job.clone() };
+        assert_eq!(explained(&new, 60), None, "this process found out itself");
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bk_api::{BuildEnvironmentSpec, BuildJob, container_use::ContainerUse};
+use bk_api::{BuildEnvironmentSpec, BuildJob, CompactObject, container_use::ContainerUse};
 use k8s_openapi::api::core::v1::PodTemplateSpec;
 use serde_json::Value;
 
@@ -43,8 +43,9 @@ pub fn wanted(job: &BuildJob, found: &Surroundings) -> Wanted {
         .filter(|name| !found.environments.contains_key(name))
         .take(MAX_ENVIRONMENTS.saturating_sub(found.environments.len()))
         .collect();
-    let template = job.spec.kubernetes.as_ref().and_then(|plugin| plugin.get("podTemplate"));
-    let pod_templates = template
+    let plugin = job.spec.kubernetes.as_ref().map(CompactObject::read).unwrap_or_default();
+    let pod_templates = plugin
+        .get("podTemplate")
         .and_then(Value::as_str)
         .filter(|name| !name.is_empty() && !found.pod_templates.contains_key(*name))
         .map(str::to_owned)

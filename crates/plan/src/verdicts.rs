@@ -21,10 +21,11 @@ mod secrets;
 mod start;
 
 use bk_api::{Phase, Verdict, VerdictCode};
+use jiff::Timestamp;
 
 use crate::{facts::PodFacts, plugin::PluginError, pod::RenderError};
 
-pub use loss::{agent_elsewhere, lost, not_taken};
+pub use loss::{agent_elsewhere, lost, not_taken, was_refused};
 pub use refusal::not_created;
 pub use start::{Blocker, blocker, init_failed, start_timeout, waiting_for};
 
@@ -45,6 +46,16 @@ pub fn by_exit_status(facts: &PodFacts) -> (Phase, Verdict) {
             (Phase::Failed, evidence::from(facts, verdict))
         }
     }
+}
+
+/// A container that was killed for the memory it used, and when. Those that do the work come first: a sidecar may be
+/// started again, and the job go on.
+pub fn memory_exhausted(facts: &PodFacts) -> Option<(Verdict, Option<Timestamp>)> {
+    let mut containers = facts.managed.iter().chain([&facts.agent]).chain(&facts.init).chain(&facts.beside);
+    let container = containers.find(|container| container.ran_out_of_memory())?;
+    let end = container.end()?;
+    let verdict = container::out_of_memory(container, end.exit_status);
+    Some((evidence::from(facts, verdict), end.at))
 }
 
 /// Cancelled in Buildkite, when the job was this far.
@@ -95,10 +106,16 @@ pub fn invalid_spec(error: &RenderError) -> Verdict {
     Verdict::new(VerdictCode::InvalidSpec, secrets::hidden(&error.to_string()))
 }
 
-/// The step's plugins are not a list of plugins.
+/// The step's plugins are not a list of plugins, or its options are not what they should be.
 pub fn unreadable_plugins(error: &PluginError) -> Verdict {
-    Verdict::new(VerdictCode::InvalidSpec, secrets::hidden(&error.to_string()))
-        .advising("correct the step's plugins")
+    let advice = match error {
+        PluginError::Options(_) => "correct the step's options; docs/pipelines.md lists them",
+        PluginError::Forbidden(_) => {
+            "leave them out, use another queue, or ask whoever looks after the operator"
+        }
+        _ => "correct the step's plugins",
+    };
+    Verdict::new(VerdictCode::InvalidSpec, secrets::hidden(&error.to_string())).advising(advice)
 }
 
 /// Buildkite does not show us the job.

@@ -2,7 +2,8 @@
 
 use crate::args::{Agent, Deliver};
 use crate::child::Command;
-use crate::container;
+use crate::container::{self, Part};
+use crate::deaths::{self, Deaths};
 use crate::decision::{Fence, fence, outcome};
 use crate::delivery::{deliver, make_all};
 use crate::errno::Errno;
@@ -17,7 +18,7 @@ use crate::waiting::{Signals, Stopped, Watch};
 /// Runs the agent's container to its end.
 pub fn run(agent: &Agent<'_>, process: &Process) -> u8 {
     let umask = sys::umask(0);
-    container::live(&agent.pod, AGENT, |signals| {
+    container::live(&agent.pod, AGENT, Part::Agent, |signals| {
         prepare(&agent.delivery)?;
         let watch = Watch::on(&[Spot::AllStarted, Spot::AllEnded].map(|spot| agent.pod.layout.at(spot)));
         if agent.fenced {
@@ -27,9 +28,12 @@ pub fn run(agent: &Agent<'_>, process: &Process) -> u8 {
             return wait_for_end(agent, &watch, signals);
         };
         let home = home::instead(process, agent.pod.layout);
-        let running = Command::new(process, position, umask).at_home(home).start(signals)?;
+        let running = Command::new(process, position, umask).at_home(home).start(signals, None)?;
         drop(watch);
-        running.finish(signals)
+        let mut deaths = Deaths::default();
+        // All run, unless there is no fence: who dies from now on was seen alive.
+        deaths.look(agent);
+        running.finish_looking(Some(deaths::LOOK), signals, None, || deaths.look(agent))
     })
 }
 
@@ -59,7 +63,7 @@ fn prepare<'a>(delivery: &Deliver<'a>) -> Result<(), Failure<'a>> {
         Ok(()) | Err(Errno(libc::ENOENT)) => {}
         Err(errno) => return Err(Failure::at(socket, "remove the old socket")(errno)),
     }
-    deliver(layout, delivery.binary)?;
+    deliver(layout, delivery.binary, delivery.linked)?;
     marks::leave(layout.at(Spot::Ready))
 }
 
@@ -77,6 +81,12 @@ fn keep_fence<'a>(agent: &Agent<'a>, watch: &Watch, signals: &Signals) -> Result
 /// Without an agent to run, waits for the end of the job's containers.
 fn wait_for_end<'a>(agent: &Agent<'a>, watch: &Watch, signals: &Signals) -> Result<u8, Failure<'a>> {
     let layout = agent.pod.layout;
-    let look = || outcome(agent.jobs.iter(), |job| marks::ended(layout, job));
-    watch.until(signals, look).map_err(|Stopped(signal)| Failure::Interrupted(signal))
+    let mut deaths = Deaths::default();
+    let look = || {
+        deaths.look(agent);
+        outcome(agent.jobs.iter(), |job| marks::ended(layout, job))
+    };
+    watch
+        .until_looking_every(deaths::LOOK, signals, look)
+        .map_err(|Stopped(signal)| Failure::Interrupted(signal))
 }

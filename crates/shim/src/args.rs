@@ -26,12 +26,15 @@ deliver  Deliver the agent binary ahead of the others, from an init container.
   --jobs NAMES            the job's containers, in order
   --no-fence              do not wait until they have started
   --agent-binary PATH     what to deliver [/usr/local/bin/buildkite-agent]
+  --link                  do not copy it: all of --jobs have the same image
   --make PATH[,PATH...]   directories to make beside the agent's own
   --name NAME             this container
   --after NAME            the container that must have ended with 0 before
   --private FROM=TO[,...] files of which to make copies that only this user can read, where they exist
   --entrypoint NAME       a program on PATH that gets COMMAND's arguments instead, where the image has it
   --shared                let other users write what COMMAND makes
+  --last                  no container comes after this one: its end is that of the job
+  --keep STREAM[,STREAM]  keep what COMMAND writes to stdout, stderr, for whoever reads output/NAME
   --standalone            there is no agent socket
   --run ID                unique for each attempt on the same workspace [0]
   --workspace DIR         shared by all containers of the pod [/workspace]
@@ -86,6 +89,8 @@ pub struct Deliver<'a> {
     pub pod: Pod<'a>,
     /// What is delivered to the workspace.
     pub binary: &'a CStr,
+    /// Whether every container has it under this name, so that a link does.
+    pub linked: bool,
     /// Further directories to make.
     pub directories: Paths<'a>,
 }
@@ -105,8 +110,21 @@ pub struct Job<'a> {
     pub entrypoint: Option<&'a CStr>,
     /// Whether other users may write what the command makes.
     pub shared: bool,
+    /// Whether no container comes after it.
+    pub last: bool,
+    /// What is kept of what the command prints.
+    pub keep: Kept,
     /// Where the command starts, counted after the program's own name.
     pub command: usize,
+}
+
+/// Streams that are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Kept {
+    /// Standard output.
+    pub output: bool,
+    /// Standard error.
+    pub error: bool,
 }
 
 /// A comma-separated list of valid names.
@@ -159,6 +177,8 @@ pub enum Error<'a> {
     BadPath(&'a str, &'a CStr),
     /// Not a list of absolute paths, or of pairs of them.
     BadPaths(&'a str, &'a CStr),
+    /// Not a list of streams.
+    BadStreams(&'a str, &'a CStr),
     /// The name of the agent's own mark.
     Reserved(&'a str),
     /// A container cannot wait for itself.
@@ -203,6 +223,10 @@ impl fmt::Display for Error<'_> {
                 write!(out, "{flag} takes absolute paths as its help says, not ")?;
                 shown(value, out)
             }
+            Self::BadStreams(flag, value) => {
+                write!(out, "{flag} takes stdout, stderr, or both with a comma between, not ")?;
+                shown(value, out)
+            }
             Self::Reserved(flag) => {
                 write!(out, "{flag} cannot be `agent`: that is the agent container's own mark")
             }
@@ -223,6 +247,7 @@ enum Role {
 }
 
 /// Values of the flags as far as they were given.
+#[allow(clippy::struct_excessive_bools, reason = "each is a flag of its own")]
 struct Flags<'a> {
     jobs: Option<Names<'a>>,
     name: Option<Name<'a>>,
@@ -230,8 +255,11 @@ struct Flags<'a> {
     private: Copies<'a>,
     entrypoint: Option<&'a CStr>,
     shared: bool,
+    last: bool,
+    keep: Kept,
     fenced: bool,
     binary: &'a CStr,
+    linked: bool,
     directories: Paths<'a>,
     run: Name<'a>,
     workspace: &'a str,
@@ -282,6 +310,8 @@ fn job<'a>(flags: &Flags<'a>) -> Result<Job<'a>, Error<'a>> {
         private: flags.private,
         entrypoint: flags.entrypoint,
         shared: flags.shared,
+        last: flags.last,
+        keep: flags.keep,
         command,
     })
 }
@@ -296,7 +326,7 @@ impl<'a> Flags<'a> {
     }
 
     fn delivery(&self) -> Deliver<'a> {
-        Deliver { pod: self.pod(), binary: self.binary, directories: self.directories }
+        Deliver { pod: self.pod(), binary: self.binary, linked: self.linked, directories: self.directories }
     }
 }
 
@@ -308,9 +338,12 @@ fn flags<'a>(role: Role, mut arguments: impl Iterator<Item = &'a CStr>) -> Resul
         private: Copies::default(),
         entrypoint: None,
         shared: false,
+        last: false,
+        keep: Kept::default(),
         fenced: true,
         directories: Paths::default(),
         binary: c"/usr/local/bin/buildkite-agent",
+        linked: false,
         run: Name::new("0").expect("the default is a valid name"),
         workspace: "/workspace",
         termination_log: c"/dev/termination-log",
@@ -335,12 +368,15 @@ fn flags<'a>(role: Role, mut arguments: impl Iterator<Item = &'a CStr>) -> Resul
             "--jobs" if role == Role::Agent => flags.jobs = Some(names(flag, value()?)?),
             "--no-fence" if role == Role::Agent => flags.fenced = false,
             "--agent-binary" if role != Role::Job => flags.binary = path(flag, value()?)?,
+            "--link" if role == Role::Agent => flags.linked = true,
             "--make" if role != Role::Job => flags.directories = paths(flag, value()?)?,
             "--name" if role == Role::Job => flags.name = Some(job_name(flag, value()?)?),
             "--after" if role == Role::Job => flags.after = Some(job_name(flag, value()?)?),
             "--private" if role == Role::Job => flags.private = copies(flag, value()?)?,
             "--entrypoint" if role == Role::Job => flags.entrypoint = Some(value()?),
             "--shared" if role == Role::Job => flags.shared = true,
+            "--last" if role == Role::Job => flags.last = true,
+            "--keep" if role == Role::Job => flags.keep = streams(flag, value()?)?,
             "--run" => flags.run = name(flag, value()?)?,
             "--workspace" => {
                 let directory = path(flag, value()?)?;
@@ -387,6 +423,18 @@ fn copies<'a>(flag: &'a str, value: &'a CStr) -> Result<Copies<'a>, Error<'a>> {
     let list = value.to_str().map_err(|_| Error::BadPaths(flag, value))?;
     let is_pair = |pair: &str| pair.split_once('=').is_some_and(|(from, to)| is_path(from) && is_path(to));
     if list.split_terminator(',').all(is_pair) { Ok(Copies(list)) } else { Err(Error::BadPaths(flag, value)) }
+}
+
+fn streams<'a>(flag: &'a str, value: &'a CStr) -> Result<Kept, Error<'a>> {
+    let mut keep = Kept::default();
+    for stream in value.to_bytes().split(|byte| *byte == b',') {
+        match stream {
+            b"stdout" => keep.output = true,
+            b"stderr" => keep.error = true,
+            _ => return Err(Error::BadStreams(flag, value)),
+        }
+    }
+    Ok(keep)
 }
 
 fn is_path(text: &str) -> bool {

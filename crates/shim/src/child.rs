@@ -3,6 +3,7 @@
 use crate::errno::Errno;
 use crate::failure::{Failure, ending};
 use crate::home::{self, Home};
+use crate::output::{Outlets, Output};
 use crate::sys::{self, Fd, Pid, Process, Strings};
 use crate::text::Path;
 use crate::waiting::Signals;
@@ -42,12 +43,12 @@ impl<'a> Command<'a> {
         Self { home, ..self }
     }
 
-    /// Starts the command. When this returns, the program has taken its place in the child.
-    pub fn start(self, signals: &Signals) -> Result<Running, Failure<'static>> {
+    /// Starts the command, which writes to `outlets` if there are any. When this returns, the program has taken its place in the child.
+    pub fn start(self, signals: &Signals, outlets: Option<Outlets>) -> Result<Running, Failure<'static>> {
         let failed = |errno| Failure::Execute(self.file, errno);
         let (problem, report) = sys::pipe().map_err(failed)?;
-        let pid = sys::fork(|| self.become_it(signals, &report)).map_err(failed)?;
-        drop(report);
+        let pid = sys::fork(|| self.become_it(signals, outlets.as_ref(), &report)).map_err(failed)?;
+        drop((report, outlets));
         // The pipe ends without a word when the program has taken the child's place.
         let mut buffer = [0; 4];
         match sys::read(&problem, &mut buffer).ok().and_then(|read| read.first_chunk().copied()) {
@@ -57,10 +58,13 @@ impl<'a> Command<'a> {
     }
 
     /// In the child: becomes the command, or reports why it cannot and gives the status to exit with.
-    fn become_it(&self, signals: &Signals, report: &Fd) -> u8 {
+    fn become_it(&self, signals: &Signals, outlets: Option<&Outlets>, report: &Fd) -> u8 {
         sys::umask(self.umask);
         let _ = sys::hold_signals(signals.inherited);
-        let errno = self.execute();
+        let errno = match outlets.map_or(Ok(()), Outlets::take) {
+            Ok(()) => self.execute(),
+            Err(errno) => errno,
+        };
         let _ = sys::write(report, &errno.0.to_ne_bytes());
         127
     }
@@ -116,10 +120,26 @@ pub struct Running {
 }
 
 impl Running {
-    /// Passes signals on and reaps whatever ends, until the command has ended; gives its exit status.
-    pub fn finish(self, signals: &Signals) -> Result<u8, Failure<'static>> {
+    /// Passes signals and output on and reaps whatever ends, until the command has ended; gives its exit status.
+    pub fn finish(self, signals: &Signals, output: Option<Output<'_>>) -> Result<u8, Failure<'static>> {
+        self.finish_looking(None, signals, output, || ())
+    }
+
+    /// The same, with a look at something else every so many milliseconds, and whenever there is something to do anyway.
+    pub fn finish_looking(
+        self,
+        interval: Option<u32>,
+        signals: &Signals,
+        mut output: Option<Output<'_>>,
+        mut look: impl FnMut(),
+    ) -> Result<u8, Failure<'static>> {
         loop {
-            let signal = signals.next();
+            let signal = signals.next(output.as_ref().map_or([None, None], Output::pipes), interval);
+            look();
+            if let Some(output) = &mut output {
+                output.pass_on();
+            }
+            let Some(signal) = signal else { continue };
             if signal != libc::SIGCHLD {
                 // It fails only for a command that has just ended.
                 let _ = sys::kill(self.pid, signal);
@@ -132,6 +152,9 @@ impl Running {
                 }
             });
             if let Some(status) = ended {
+                if let Some(output) = output {
+                    output.finish();
+                }
                 return ending(status).map_err(|signal| Failure::Killed(self.file, signal));
             }
         }

@@ -47,6 +47,11 @@ pub fn outcome<'a>(
     jobs.map(ended).try_fold(0, |first, status| status.map(|status| if first == 0 { status } else { first }))
 }
 
+/// Whether the end of one of the job's containers is that of the job: nothing comes after the `last`, nor after a failure.
+pub fn ends_job(last: bool, status: u8) -> bool {
+    last || status != 0
+}
+
 /// What a waiting job container sees.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Seen {

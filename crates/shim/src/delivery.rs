@@ -7,8 +7,13 @@ use crate::sys::{self, Fd, Result};
 use crate::text::Path;
 use core::ffi::CStr;
 
-/// Puts `binary` at its place in the workspace, complete at once; leaves one that is there already.
-pub fn deliver<'a>(layout: Layout<'a>, binary: &'a CStr) -> core::result::Result<(), Failure<'a>> {
+/// Puts `binary` at its place in the workspace, complete at once; leaves one that is there already. A link does if every container has
+/// the binary under its name: then it is in memory once for all pods of a node, and nothing is written.
+pub fn deliver<'a>(
+    layout: Layout<'a>,
+    binary: &'a CStr,
+    linked: bool,
+) -> core::result::Result<(), Failure<'a>> {
     let target = layout.at(Spot::AGENT);
     let (target_path, draft_path) = (target.path(), layout.at(Spot::AgentDraft).path());
     let source = sys::open(binary, libc::O_RDONLY, 0).map_err(|errno| Failure::AgentBinary(binary, errno))?;
@@ -16,14 +21,17 @@ pub fn deliver<'a>(layout: Layout<'a>, binary: &'a CStr) -> core::result::Result
         return Ok(());
     }
     let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
-    sys::open(draft_path.as_c_str(), flags, 0o755)
-        .and_then(|draft| copy(&source, &draft))
-        .and_then(|()| sys::rename(draft_path.as_c_str(), target_path.as_c_str()))
-        .map_err(|errno| {
-            // Half a copy only takes room.
-            let _ = sys::unlink(draft_path.as_c_str());
-            Failure::at(target, "copy the agent binary to")(errno)
-        })
+    let draft = || {
+        if linked {
+            return sys::symlink(binary, draft_path.as_c_str());
+        }
+        sys::open(draft_path.as_c_str(), flags, 0o755).and_then(|draft| copy(&source, &draft))
+    };
+    draft().and_then(|()| sys::rename(draft_path.as_c_str(), target_path.as_c_str())).map_err(|errno| {
+        // Half a copy only takes room.
+        let _ = sys::unlink(draft_path.as_c_str());
+        Failure::at(target, "copy the agent binary to")(errno)
+    })
 }
 
 /// Makes a directory that everyone may use, and those above it.
@@ -43,10 +51,11 @@ pub fn make_each(path: &str, mode: u32) -> Result<()> {
     Ok(())
 }
 
-/// Whether the target is this binary: the same size, and the same first page, where an agent has its build ID.
+/// Whether the target is this binary: the same size, and the same first page, where an agent has its build ID. A link leads elsewhere in
+/// other containers.
 fn same(source: &Fd, target: &CStr) -> bool {
     let compare = || -> Result<bool> {
-        let target = sys::open(target, libc::O_RDONLY, 0)?;
+        let target = sys::open(target, libc::O_RDONLY | libc::O_NOFOLLOW, 0)?;
         if sys::seek_end(source)? != sys::seek_end(&target)? {
             return Ok(false);
         }

@@ -9,6 +9,9 @@ use core::fmt;
 /// Exit status when the shim itself could not do its work, such as on a full disk.
 pub const OWN_FAULT: u8 = 125;
 
+/// Exit status of what the kernel has killed.
+pub const KILLED: u8 = 137;
+
 /// An abnormal end: what people are told, and the exit status that stands for it.
 #[derive(Debug)]
 pub enum Failure<'a> {

@@ -2,12 +2,13 @@
 
 use crate::args::Job;
 use crate::child::Command;
-use crate::container;
+use crate::container::{self, Part};
 use crate::decision::{Seen, Turn, turn};
 use crate::failure::Failure;
 use crate::home;
 use crate::layout::{AGENT, Spot};
 use crate::marks;
+use crate::output::Output;
 use crate::private;
 use crate::sys::{self, Process};
 use crate::waiting::{Signals, Stopped, Watch};
@@ -15,7 +16,7 @@ use crate::waiting::{Signals, Stopped, Watch};
 /// Runs the container to its end.
 pub fn run(job: &Job<'_>, process: &Process) -> u8 {
     let umask = sys::umask(0);
-    container::live(&job.pod, job.name, |signals| {
+    container::live(&job.pod, job.name, Part::Job { last: job.last }, |signals| {
         marks::leave(job.pod.layout.at(Spot::Started(job.name)))?;
         let watch =
             Watch::on(&[Spot::Workspace, Spot::Run, Spot::AllEnded].map(|spot| job.pod.layout.at(spot)));
@@ -25,9 +26,10 @@ pub fn run(job: &Job<'_>, process: &Process) -> u8 {
         let command = Command::new(process, job.command, umask)
             .through(job.entrypoint)
             .at_home(home::instead(process, job.pod.layout));
-        let running = command.start(signals)?;
+        let (output, outlets) = Output::of(job.pod.layout, job.name, job.keep).unzip();
+        let running = command.start(signals, outlets)?;
         drop(watch);
-        running.finish(signals)
+        running.finish(signals, output)
     })
 }
 

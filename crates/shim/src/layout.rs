@@ -67,6 +67,26 @@ pub enum Spot<'a> {
     AgentDraft,
     /// Where users that have no home are at home.
     Home,
+    /// The directory of what containers print.
+    AllOutput,
+    /// The directory of what this container prints.
+    Output(Name<'a>),
+    /// A part of what the container prints, counted from 0.
+    Segment(Name<'a>, u32),
+    /// Holds the status with which the job has ended.
+    JobEnded,
+    /// The same before anybody may read it, as this container has it.
+    JobEndDraft(Name<'a>),
+    /// The directory of wishes that artifacts be uploaded.
+    AllWishes,
+    /// Exists once the container wants its artifacts to be uploaded.
+    Wish(Name<'a>),
+    /// The directory of such wishes fulfilled.
+    AllFulfilled,
+    /// Exists once the container's artifacts are uploaded.
+    Fulfilled(Name<'a>),
+    /// Is touched as long as somebody is about to fulfil wishes.
+    Alive,
 }
 
 impl Spot<'_> {
@@ -120,6 +140,16 @@ impl fmt::Display for Place<'_> {
             Spot::EndDraft(name) => write!(out, "/ended/.{name}"),
             Spot::AgentDraft => out.write_str("/buildkite-agent"),
             Spot::Home => out.write_str("/home"),
+            Spot::AllOutput => out.write_str("/output"),
+            Spot::Output(name) => write!(out, "/output/{name}"),
+            Spot::Segment(name, number) => write!(out, "/output/{name}/{number}"),
+            Spot::JobEnded => out.write_str("/job-ended"),
+            Spot::JobEndDraft(name) => write!(out, "/.job-ended-{name}"),
+            Spot::AllWishes => out.write_str("/drain"),
+            Spot::Wish(name) => write!(out, "/drain/{name}"),
+            Spot::AllFulfilled => out.write_str("/drained"),
+            Spot::Fulfilled(name) => write!(out, "/drained/{name}"),
+            Spot::Alive => out.write_str("/drained/.alive"),
             Spot::Workspace | Spot::Shared(_) | Spot::Runs | Spot::Run => Ok(()),
         }
     }
@@ -158,6 +188,13 @@ mod tests {
             (Spot::Started(name), "/w/.buildkite-operator/7/started/checkout"),
             (Spot::Ended(name), "/w/.buildkite-operator/7/ended/checkout"),
             (Spot::EndDraft(name), "/w/.buildkite-operator/7/ended/.checkout"),
+            (Spot::Output(name), "/w/.buildkite-operator/7/output/checkout"),
+            (Spot::Segment(name, 12), "/w/.buildkite-operator/7/output/checkout/12"),
+            (Spot::JobEnded, "/w/.buildkite-operator/7/job-ended"),
+            (Spot::JobEndDraft(name), "/w/.buildkite-operator/7/.job-ended-checkout"),
+            (Spot::Wish(name), "/w/.buildkite-operator/7/drain/checkout"),
+            (Spot::Fulfilled(name), "/w/.buildkite-operator/7/drained/checkout"),
+            (Spot::Alive, "/w/.buildkite-operator/7/drained/.alive"),
         ] {
             assert_eq!(layout.at(spot).path().as_str(), path);
         }
@@ -168,6 +205,8 @@ mod tests {
         let workspace = "/".repeat(crate::text::LONGEST_PATH);
         let longest = "a".repeat(63);
         let name = Name::new(&longest).unwrap();
-        assert!(Layout::new(&workspace, name).at(Spot::EndDraft(name)).path().is_whole());
+        for spot in [Spot::EndDraft(name), Spot::Segment(name, u32::MAX), Spot::JobEndDraft(name)] {
+            assert!(Layout::new(&workspace, name).at(spot).path().is_whole(), "{spot:?}");
+        }
     }
 }

@@ -6,7 +6,10 @@
 //! - [`failure`]: every abnormal end with its words and its exit status, pure
 //! - [`agent`], [`job`]: the roles
 //! - [`container`]: what both have in common
-//! - [`marks`], [`delivery`], [`private`], [`home`], [`waiting`], [`child`], [`report`]: their effects
+//! - [`deaths`]: containers that were killed with their shims
+//! - [`hook`]: the shim under the name of one of the agent's hooks
+//! - [`keeper`], [`wish`]: artifacts before a container's end is told
+//! - [`marks`], [`delivery`], [`private`], [`home`], [`waiting`], [`child`], [`output`], [`report`]: their effects
 //! - [`sys`], [`errno`], [`text`]: the kernel, without a C library and without an allocator
 #![no_std]
 
@@ -17,25 +20,34 @@ pub mod agent;
 pub mod args;
 pub mod child;
 pub mod container;
+pub mod deaths;
 pub mod decision;
 pub mod delivery;
 pub mod errno;
 pub mod failure;
 pub mod home;
+pub mod hook;
 pub mod job;
+pub mod keeper;
 pub mod layout;
 pub mod marks;
+pub mod output;
 pub mod private;
 pub mod report;
 pub mod sys;
 pub mod text;
 pub mod waiting;
+pub mod wish;
 
 use args::Invocation;
 use sys::{Process, Standard};
 
 /// Does what the command line asks and gives the exit status.
 pub fn run(process: &Process) -> u8 {
+    if let Some(hook) = process.arguments.into_iter().next().and_then(hook::Hook::named) {
+        hook::run(hook, process);
+        return 0;
+    }
     match args::parse(process.arguments.after(1).into_iter()) {
         Ok(Invocation::Help) => show(args::HELP),
         Ok(Invocation::Version) => show(concat!("buildkite-shim ", env!("CARGO_PKG_VERSION"), "\n")),

@@ -47,12 +47,19 @@ pub fn ended(layout: Layout<'_>, name: Name<'_>) -> Option<u8> {
     Some(parse(content).unwrap_or(OWN_FAULT))
 }
 
+/// Whether the container's shim lives: whether somebody holds the end mark that nobody sees yet. Nothing if it cannot be told, as there
+/// is no such mark or the filesystem knows no locks.
+pub fn is_held(layout: Layout<'_>, name: Name<'_>) -> Option<bool> {
+    let draft = sys::open(layout.at(Spot::EndDraft(name)).path().as_c_str(), libc::O_RDWR, 0).ok()?;
+    sys::lock(&draft).ok().map(|free| !free)
+}
+
 fn parse(content: &[u8]) -> Option<u8> {
     core::str::from_utf8(content).ok()?.trim_ascii_end().parse().ok()
 }
 
-/// A container's end mark before the end. Its room on the disk is taken at the start, so that a job which fills
-/// the disk does not leave the next container waiting.
+/// A mark of an end before the end. Its room on the disk is taken at the start, so that a job which fills
+/// the disk does not leave those waiting who wait for the mark.
 pub struct EndMark<'a> {
     file: Fd,
     draft: Place<'a>,
@@ -60,14 +67,29 @@ pub struct EndMark<'a> {
 }
 
 impl<'a> EndMark<'a> {
-    /// Prepares the mark; nobody sees it yet.
-    pub fn prepare(layout: Layout<'a>, name: Name<'a>) -> Result<Self, Failure<'a>> {
-        let (draft, mark) = (layout.at(Spot::EndDraft(name)), layout.at(Spot::Ended(name)));
+    /// Prepares the mark of a container; nobody sees it yet, but others can tell that it is held.
+    pub fn of_container(layout: Layout<'a>, name: Name<'a>) -> Result<Self, Failure<'a>> {
+        Self::prepare(layout.at(Spot::EndDraft(name)), layout.at(Spot::Ended(name)))
+    }
+
+    /// Prepares the mark of the job, in case this container is the one to leave it.
+    pub fn of_job(layout: Layout<'a>, name: Name<'a>) -> Result<Self, Failure<'a>> {
+        Self::prepare(layout.at(Spot::JobEndDraft(name)), layout.at(Spot::JobEnded))
+    }
+
+    fn prepare(draft: Place<'a>, mark: Place<'a>) -> Result<Self, Failure<'a>> {
         let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_TRUNC;
         let file = sys::open(draft.path().as_c_str(), flags, 0o666)
             .and_then(|file| sys::write(&file, b"???").map(|()| file))
             .map_err(Failure::at(draft, "prepare the mark"))?;
+        // Where files cannot be locked, nobody can tell; see `is_held`.
+        let _ = sys::lock(&file);
         Ok(Self { file, draft, mark })
+    }
+
+    /// Nobody will see it.
+    pub fn discard(self) {
+        let _ = sys::unlink(self.draft.path().as_c_str());
     }
 
     /// Leaves the mark, complete at once.

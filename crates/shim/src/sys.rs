@@ -6,14 +6,23 @@
 
 use crate::errno::Errno;
 use core::ffi::{CStr, c_char};
-use core::ptr;
+use core::{fmt, ptr};
+use trap::call;
+
+mod trap;
 
 /// What a system call gives, or the kernel's error number.
 pub type Result<T> = core::result::Result<T, Errno>;
 
 /// A process id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pid(i32);
+pub struct Pid(pub i32);
+
+impl fmt::Display for Pid {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(out)
+    }
+}
 
 /// A set of signals, one bit for each, as the kernel takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,9 +46,11 @@ impl Drop for Fd {
     }
 }
 
-/// Standard output and standard error, which are open for as long as the process lives.
+/// The streams that are open for as long as the process lives.
 #[derive(Clone, Copy, Debug)]
 pub enum Standard {
+    /// Descriptor 0.
+    Input = 0,
     /// Descriptor 1.
     Output = 1,
     /// Descriptor 2.
@@ -185,6 +196,53 @@ pub fn sendfile(to: &Fd, from: &Fd, count: usize) -> Result<usize> {
     retrying(|| unsafe { call(libc::SYS_sendfile, [arg(to.0), arg(from.0), 0, count, 0, 0]) })
 }
 
+/// Lets reads from `fd` fail rather than wait.
+pub fn never_wait(fd: &Fd) -> Result<()> {
+    // SAFETY: takes no pointer.
+    unsafe { call(libc::SYS_fcntl, [arg(fd.0), arg(libc::F_SETFL), arg(libc::O_NONBLOCK), 0, 0, 0]) }
+        .map(drop)
+}
+
+/// Makes `fd` one of this process's streams, which programs that it executes inherit.
+pub fn replace(stream: Standard, fd: &Fd) -> Result<()> {
+    // SAFETY: takes no pointer.
+    unsafe { call(libc::SYS_dup3, [arg(fd.0), stream as usize, 0, 0, 0, 0]) }.map(drop)
+}
+
+/// Takes the lock on a file, which lasts until the file is closed, or the process that holds it is gone. Whether it was free.
+pub fn lock(fd: &Fd) -> Result<bool> {
+    // SAFETY: takes no pointer.
+    match unsafe { call(libc::SYS_flock, [arg(fd.0), arg(libc::LOCK_EX | libc::LOCK_NB), 0, 0, 0, 0]) } {
+        Ok(_) => Ok(true),
+        Err(Errno(libc::EWOULDBLOCK)) => Ok(false),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Nanoseconds since 1970.
+pub fn now() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    let target = ptr::from_mut(&mut time) as usize;
+    // SAFETY: the pointer is to a live time.
+    let _ = unsafe { call(libc::SYS_clock_gettime, [arg(libc::CLOCK_REALTIME), target, 0, 0, 0, 0]) };
+    nanoseconds(time.tv_sec, time.tv_nsec)
+}
+
+/// When the file was last changed, in nanoseconds since 1970.
+pub fn changed(path: &CStr) -> Result<u64> {
+    // SAFETY: all zero is a valid value of this plain structure.
+    let mut about: libc::stat = unsafe { core::mem::zeroed() };
+    let target = ptr::from_mut(&mut about) as usize;
+    // SAFETY: `path` is a C string, and the pointer is to what the kernel fills.
+    unsafe { call(libc::SYS_newfstatat, [arg(libc::AT_FDCWD), address(path), target, 0, 0, 0]) }?;
+    Ok(nanoseconds(about.st_mtime, about.st_mtime_nsec))
+}
+
+fn nanoseconds(seconds: i64, rest: i64) -> u64 {
+    let seconds = u64::try_from(seconds).unwrap_or_default();
+    seconds.saturating_mul(1_000_000_000).saturating_add(rest.unsigned_abs())
+}
+
 /// Makes a directory.
 pub fn mkdir(path: &CStr, mode: u32) -> Result<()> {
     // SAFETY: `path` is a C string.
@@ -196,6 +254,13 @@ pub fn rename(from: &CStr, to: &CStr) -> Result<()> {
     let here = arg(libc::AT_FDCWD);
     // SAFETY: both paths are C strings.
     unsafe { call(libc::SYS_renameat2, [here, address(from), here, address(to), 0, 0]) }.map(drop)
+}
+
+/// Makes `path` a name that leads to `target`.
+pub fn symlink(target: &CStr, path: &CStr) -> Result<()> {
+    // SAFETY: both are C strings.
+    unsafe { call(libc::SYS_symlinkat, [address(target), arg(libc::AT_FDCWD), address(path), 0, 0, 0]) }
+        .map(drop)
 }
 
 /// Removes a file.
@@ -295,6 +360,24 @@ pub fn kill(pid: Pid, signal: i32) -> Result<()> {
     unsafe { call(libc::SYS_kill, [arg(pid.0), arg(signal), 0, 0, 0, 0]) }.map(drop)
 }
 
+/// The process that started this one.
+pub fn parent() -> Pid {
+    // SAFETY: takes no pointer. It cannot fail.
+    Pid(small(unsafe { call(libc::SYS_getppid, [0; 6]) }.unwrap_or_default()))
+}
+
+/// Something that can be read once the process has ended.
+pub fn watch_process(pid: Pid) -> Result<Fd> {
+    // SAFETY: takes no pointer.
+    unsafe { call(libc::SYS_pidfd_open, [arg(pid.0), 0, 0, 0, 0, 0]) }.map(descriptor)
+}
+
+/// Leaves the terminal and the group of processes that this one was started in.
+pub fn leave_session() -> Result<()> {
+    // SAFETY: takes no pointer.
+    unsafe { call(libc::SYS_setsid, [0; 6]) }.map(drop)
+}
+
 /// Takes one child that has ended, if there is one, and gives its wait status.
 pub fn reap() -> Result<Option<(Pid, i32)>> {
     let mut status = 0_i32;
@@ -375,50 +458,4 @@ fn small(number: usize) -> i32 {
 
 fn descriptor(number: usize) -> Fd {
     Fd(small(number))
-}
-
-/// # Safety
-/// The arguments must be what the kernel expects for this call; pointers must be valid for what it does.
-unsafe fn call(number: i64, arguments: [usize; 6]) -> Result<usize> {
-    // SAFETY: passed on to the caller.
-    let result = unsafe { trap(number, arguments) };
-    if (-4095..0).contains(&result) {
-        Err(Errno(i32::try_from(-result).expect("error numbers are below 4096")))
-    } else {
-        Ok(result.cast_unsigned())
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-unsafe fn trap(number: i64, arguments: [usize; 6]) -> isize {
-    let result;
-    // SAFETY: the registers are those of the kernel's calling convention, and what it destroys is named.
-    unsafe {
-        core::arch::asm!(
-            "syscall",
-            inlateout("rax") number => result,
-            in("rdi") arguments[0], in("rsi") arguments[1], in("rdx") arguments[2],
-            in("r10") arguments[3], in("r8") arguments[4], in("r9") arguments[5],
-            lateout("rcx") _, lateout("r11") _,
-            options(nostack)
-        );
-    }
-    result
-}
-
-#[cfg(target_arch = "aarch64")]
-unsafe fn trap(number: i64, arguments: [usize; 6]) -> isize {
-    let result;
-    // SAFETY: the registers are those of the kernel's calling convention.
-    unsafe {
-        core::arch::asm!(
-            "svc 0",
-            in("x8") number,
-            inlateout("x0") arguments[0] => result,
-            in("x1") arguments[1], in("x2") arguments[2], in("x3") arguments[3],
-            in("x4") arguments[4], in("x5") arguments[5],
-            options(nostack)
-        );
-    }
-    result
 }

@@ -37,15 +37,14 @@ impl Signals {
         filled.first_chunk().map(|number| i32::from_ne_bytes(*number))
     }
 
-    /// Waits for the next signal.
-    pub fn next(&self) -> i32 {
-        loop {
-            if let Some(signal) = self.pending() {
-                return signal;
-            }
-            // On an error the queue is read again; there is nothing better to do.
-            let _ = sys::wait_readable([Some(&self.queue)], None);
+    /// Waits for the next signal, until there is something to read from one of `others`, or for so many milliseconds.
+    pub fn next(&self, others: [Option<&Fd>; 2], timeout: Option<u32>) -> Option<i32> {
+        if let Some(signal) = self.pending() {
+            return Some(signal);
         }
+        // On an error everything is looked at again; there is nothing better to do.
+        let _ = sys::wait_readable([Some(&self.queue), others[0], others[1]], timeout);
+        self.pending()
     }
 }
 
@@ -76,8 +75,30 @@ impl Watch {
     ///
     /// # Errors
     /// The first signal that asks the shim to stop.
-    pub fn until<T>(&self, signals: &Signals, mut look: impl FnMut() -> Option<T>) -> Result<T, Stopped> {
-        let timeout = self.0.is_none().then_some(WITHOUT_INOTIFY);
+    pub fn until<T>(&self, signals: &Signals, look: impl FnMut() -> Option<T>) -> Result<T, Stopped> {
+        self.wait(None, signals, look)
+    }
+
+    /// The same where more than marks allows something: looks every so many milliseconds, too.
+    ///
+    /// # Errors
+    /// The first signal that asks the shim to stop.
+    pub fn until_looking_every<T>(
+        &self,
+        interval: u32,
+        signals: &Signals,
+        look: impl FnMut() -> Option<T>,
+    ) -> Result<T, Stopped> {
+        self.wait(Some(interval), signals, look)
+    }
+
+    fn wait<T>(
+        &self,
+        interval: Option<u32>,
+        signals: &Signals,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Result<T, Stopped> {
+        let timeout = if self.0.is_none() { Some(WITHOUT_INOTIFY) } else { interval };
         loop {
             if let Some(found) = look() {
                 return Ok(found);

@@ -13,6 +13,8 @@ pub struct ApiCall {
     pub at: Timestamp,
     /// `create`, `patch`, `watch`, ….
     pub verb: String,
+    /// The API group; empty for the first of them.
+    pub group: String,
     /// The kind of object, in the plural.
     pub resource: String,
     /// `status`, for instance.
@@ -21,6 +23,8 @@ pub struct ApiCall {
     pub name: Option<String>,
     /// The status of the answer.
     pub code: u16,
+    /// Whether the user has no permission for it. A quota or a policy may answer with the same status.
+    pub forbidden: bool,
 }
 
 impl ApiCall {
@@ -48,6 +52,14 @@ struct Line {
     object_ref: Option<Object>,
     response_status: Option<Answer>,
     request_received_timestamp: Timestamp,
+    #[serde(default)]
+    annotations: Annotations,
+}
+
+#[derive(Default, Deserialize)]
+struct Annotations {
+    #[serde(default, rename = "authorization.k8s.io/decision")]
+    decision: String,
 }
 
 #[derive(Deserialize)]
@@ -57,6 +69,8 @@ struct User {
 
 #[derive(Deserialize)]
 struct Object {
+    #[serde(default, rename = "apiGroup")]
+    group: String,
     #[serde(default)]
     resource: String,
     subresource: Option<String>,
@@ -88,10 +102,12 @@ fn parse(text: &str, user: &str, mark: Timestamp) -> Result<Vec<ApiCall>> {
         calls.push(ApiCall {
             at: line.request_received_timestamp,
             verb: line.verb,
+            group: object.as_ref().map(|object| object.group.clone()).unwrap_or_default(),
             resource: object.as_ref().map(|object| object.resource.clone()).unwrap_or_default(),
             subresource: object.as_ref().and_then(|object| object.subresource.clone()),
             name: object.and_then(|object| object.name),
             code: line.response_status.map_or(0, |answer| answer.code),
+            forbidden: line.annotations.decision == "forbid",
         });
     }
     Ok(calls)
@@ -101,7 +117,7 @@ fn parse(text: &str, user: &str, mark: Timestamp) -> Result<Vec<ApiCall>> {
 mod tests {
     use super::*;
 
-    const LINE: &str = r#"{"stage":"ResponseComplete","verb":"patch","user":{"username":"system:serviceaccount:e2e-1:op"},"objectRef":{"resource":"buildjobs","namespace":"e2e-1","name":"a","subresource":"status"},"responseStatus":{"metadata":{},"code":409},"requestReceivedTimestamp":"2026-01-01T00:00:01.5Z"}"#;
+    const LINE: &str = r#"{"stage":"ResponseComplete","verb":"patch","user":{"username":"system:serviceaccount:e2e-1:op"},"objectRef":{"resource":"buildjobs","namespace":"e2e-1","name":"a","subresource":"status"},"responseStatus":{"metadata":{},"code":409},"requestReceivedTimestamp":"2026-01-01T00:00:01.5Z","annotations":{"authorization.k8s.io/decision":"forbid"}}"#;
 
     #[test]
     fn calls_of_the_user_since_the_mark_are_read_and_a_half_line_is_not() {
@@ -111,7 +127,7 @@ mod tests {
         let calls = parse(&text, user, "2026-01-01T00:00:01Z".parse().unwrap()).unwrap();
         let shown: Vec<String> = calls.iter().map(ToString::to_string).collect();
         assert_eq!(shown, ["2026-01-01T00:00:01.5Z patch buildjobs/status a -> 409"]);
-        assert!(calls[0].is_write());
+        assert!(calls[0].is_write() && calls[0].forbidden);
         assert_eq!(parse(&text, user, "2026-01-01T00:00:02Z".parse().unwrap()).unwrap(), []);
     }
 }

@@ -3,6 +3,7 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result, ensure};
+use buildkite_local::Faults;
 use jiff::Timestamp;
 use reqwest::Method;
 use serde::{Deserialize, de::DeserializeOwned};
@@ -15,16 +16,22 @@ use crate::eventually;
 /// The queue that the operator serves unless a test says otherwise.
 pub const QUEUE: &str = "bk-operator";
 
-/// A Buildkite of the test's own. It stops with the last of its clones.
+/// How long a call may take: the server shares a busy machine with the cluster and other tests.
+const TIMEOUT: Duration = Duration::from_mins(1);
+
+/// A Buildkite of the test's own. If it runs in this process, it stops with the last of its clones.
 #[derive(Clone)]
 pub struct Buildkite {
     /// What agents and the operator register with.
     pub agent_token: String,
+    /// What REST and GraphQL ask for.
+    pub api_token: String,
     /// The server's address.
     pub url: String,
-    api_token: String,
+    /// What goes wrong there.
+    pub faults: Faults,
     http: reqwest::Client,
-    _stop: Arc<tokio_util::sync::DropGuard>,
+    _stop: Option<Arc<tokio_util::sync::DropGuard>>,
 }
 
 /// A build as the REST API shows it.
@@ -73,27 +80,30 @@ pub struct JobEvent {
 }
 
 impl Buildkite {
-    /// Starts a server on `host`.
-    pub async fn start(host: IpAddr) -> Result<Self> {
-        Self::start_with(host, buildkite_local::Config::default()).await
-    }
-
     /// Starts a server on `host` with these settings, but with tokens of its own.
     pub async fn start_with(host: IpAddr, config: buildkite_local::Config) -> Result<Self> {
         let (agent_token, api_token) =
             (format!("agent-{}", Uuid::new_v4()), format!("api-{}", Uuid::new_v4()));
+        let faults = config.faults.clone().unwrap_or_default();
         let server = buildkite_local::Server::bind(buildkite_local::Config {
             listen: (host, 0).into(),
             agent_token: Some(agent_token.clone()),
             api_token: Some(api_token.clone()),
+            faults: Some(faults.clone()),
             ..config
         })
         .await?;
         let url = format!("http://{}", server.local_addr());
         let stop = CancellationToken::new();
         tokio::spawn(server.run(stop.clone().cancelled_owned()));
-        let http = bk_ops::http::client("e2e", Duration::from_secs(10))?;
-        Ok(Self { agent_token, url, api_token, http, _stop: Arc::new(stop.drop_guard()) })
+        let buildkite = Self::at(url, agent_token, api_token)?;
+        Ok(Self { faults, _stop: Some(Arc::new(stop.drop_guard())), ..buildkite })
+    }
+
+    /// A server that somebody else has started.
+    pub fn at(url: String, agent_token: String, api_token: String) -> Result<Self> {
+        let http = bk_ops::http::client("e2e", TIMEOUT)?;
+        Ok(Self { agent_token, url, faults: Faults::default(), api_token, http, _stop: None })
     }
 
     /// The Agent API.
@@ -157,6 +167,13 @@ impl Buildkite {
     /// Cancels a job.
     pub async fn cancel(&self, id: Uuid) -> Result<()> {
         self.call::<Value>(Method::PUT, &format!("jobs/{id}/cancel"), None).await.map(drop)
+    }
+
+    /// Does something to the server that no user could: `queues/linux/pause`, `token/rotate`, `reservations/expire`.
+    pub async fn interfere(&self, what: &str, body: Value) -> Result<()> {
+        let url = format!("{}/_faults/{what}", self.url);
+        self.http.post(url).bearer_auth(&self.api_token).json(&body).send().await?.error_for_status()?;
+        Ok(())
     }
 
     /// Calls the REST API below the organisation.

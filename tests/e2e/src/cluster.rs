@@ -7,7 +7,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use bk_api::BuildJob;
+use bk_api::{BuildJob, config::CONFIG_MAP};
 use k8s_openapi::{
     ByteString,
     api::{
@@ -24,7 +24,7 @@ use kube::{
 use tokio::sync::OnceCell;
 use uuid::Uuid;
 
-use crate::{environment::Environment, eventually};
+use crate::{environment::Environment, eventually, eventually_for};
 
 const SERVICE_ACCOUNT: &str = "buildkite-operator";
 
@@ -60,8 +60,7 @@ impl Cluster {
     fn install_crds(&self) -> Result<()> {
         let crds = Command::new(&self.environment.operator).arg("crds").output()?;
         self.kubectl(&["apply", "-f", "-"], Some(&String::from_utf8(crds.stdout)?))?;
-        self.kubectl(&["wait", "--for=condition=Established", "crd/buildjobs.buildkite-operator.dev"], None)
-            .map(drop)
+        self.kubectl(&["wait", "--for=condition=Established", "crd", "--all"], None).map(drop)
     }
 
     /// Puts a Secret with one entry into the namespace.
@@ -74,12 +73,23 @@ impl Cluster {
 
     /// Puts the operator's configuration into the namespace.
     pub async fn configure(&self, key: &str, value: &str) -> Result<()> {
-        let data = [(key.to_owned(), value.to_owned())].into();
-        let config_map = ConfigMap { data: Some(data), ..named(bk_api::config::CONFIG_MAP) };
-        Api::namespaced(self.client.clone(), &self.namespace)
-            .create(&PostParams::default(), &config_map)
-            .await?;
+        self.configure_all([(key, value)]).await
+    }
+
+    /// The same with several keys.
+    pub async fn configure_all(&self, entries: impl IntoIterator<Item = (&str, &str)>) -> Result<()> {
+        self.config_maps().create(&PostParams::default(), &configuration(entries)).await?;
         Ok(())
+    }
+
+    /// Replaces the operator's configuration as a whole.
+    pub async fn reconfigure(&self, entries: impl IntoIterator<Item = (&str, &str)>) -> Result<()> {
+        self.config_maps().replace(CONFIG_MAP, &PostParams::default(), &configuration(entries)).await?;
+        Ok(())
+    }
+
+    fn config_maps(&self) -> Api<ConfigMap> {
+        Api::namespaced(self.client.clone(), &self.namespace)
     }
 
     /// Writes a kubeconfig with the operator's service account's permissions and nothing more, for the API server or a
@@ -154,6 +164,18 @@ impl Cluster {
         .await
     }
 
+    /// Waits until so many BuildJobs say that a quota leaves no room for their pods.
+    pub async fn wait_for_room(&self, count: usize) -> Result<()> {
+        eventually_for(count, "the jobs wait for room", async || {
+            let paths = "jsonpath={range .items[*]}{.status.waitingFor}{'\\n'}{end}";
+            let waiting = self.kubectl(&["get", "buildjobs", "-o", paths], None)?;
+            let waiting = waiting.matches("exceeded quota").count();
+            ensure!(waiting == count, "{waiting} of {count} wait");
+            Ok(Some(()))
+        })
+        .await
+    }
+
     /// A BuildJob, if it exists.
     pub async fn build_job(&self, name: &str) -> Result<Option<BuildJob>> {
         Ok(Api::<BuildJob>::namespaced(self.client.clone(), &self.namespace).get_opt(name).await?)
@@ -173,12 +195,31 @@ impl Cluster {
         .await
     }
 
+    /// Lets there be this many pods, from when the quota's controller has looked at the namespace.
+    pub async fn quota(&self, pods: usize) -> Result<()> {
+        let manifest = format!(
+            "apiVersion: v1\nkind: ResourceQuota\nmetadata: {{name: pods}}\nspec: {{hard: {{pods: '{pods}'}}}}\n"
+        );
+        self.kubectl(&["apply", "-f", "-"], Some(&manifest))?;
+        eventually("the quota counts", async || {
+            let jsonpath = "jsonpath={.status.hard.pods}";
+            let hard = self.kubectl(&["get", "resourcequota", "pods", "-o", jsonpath], None)?;
+            Ok((hard == pods.to_string()).then_some(()))
+        })
+        .await
+    }
+
     /// Deletes the namespace; what is in it goes with it, later.
     pub async fn remove(&self) -> Result<()> {
         let namespaces = Api::<Namespace>::all(self.client.clone());
         namespaces.delete(&self.namespace, &DeleteParams::default()).await?;
         Ok(())
     }
+}
+
+fn configuration<'a, 'b>(entries: impl IntoIterator<Item = (&'a str, &'b str)>) -> ConfigMap {
+    let data = entries.into_iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
+    ConfigMap { data: Some(data), ..named(CONFIG_MAP) }
 }
 
 fn named<T: Default + kube::Resource>(name: &str) -> T {

@@ -19,10 +19,18 @@ pub struct Environment {
     pub kubectl: PathBuf,
     /// kwok, which plays nodes.
     pub kwok: PathBuf,
+    /// helm, which installs the chart.
+    pub helm: PathBuf,
     /// The operator, with the shim beside it.
     pub operator: PathBuf,
+    /// The agent, for the machine itself.
+    pub agent: PathBuf,
     /// The image with the agent.
     pub agent_image: String,
+    /// The same image as a file.
+    pub agent_archive: PathBuf,
+    /// The image with the operator.
+    pub operator_image: String,
     /// A small image that is not the agent's.
     pub toolbox_image: String,
     /// The same image as a file.
@@ -39,15 +47,19 @@ impl Environment {
             host: variable("E2E_HOST")?.parse().context("E2E_HOST must be an IP address")?,
             kubectl: variable("E2E_KUBECTL")?.into(),
             kwok: variable("E2E_KWOK")?.into(),
+            helm: variable("E2E_HELM")?.into(),
             operator: variable("E2E_OPERATOR")?.into(),
+            agent: variable("E2E_AGENT")?.into(),
             agent_image: variable("E2E_AGENT_IMAGE")?,
+            agent_archive: variable("E2E_AGENT_ARCHIVE")?.into(),
+            operator_image: variable("E2E_OPERATOR_IMAGE")?,
             toolbox_image: variable("E2E_TOOLBOX_IMAGE")?,
             toolbox_archive: variable("E2E_TOOLBOX_ARCHIVE")?.into(),
         })
     }
 }
 
-fn variable(name: &str) -> Result<String> {
+pub(crate) fn variable(name: &str) -> Result<String> {
     std::env::var(name).with_context(|| {
         format!("{name} is not set: these tests need a cluster; run them with `cargo xtask test --only e2e`")
     })

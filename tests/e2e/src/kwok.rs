@@ -56,6 +56,11 @@ impl<'a> Kwok<'a> {
         Ok(Self { world, child })
     }
 
+    /// The number of kwok's process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// What a pod spec needs to be there.
     pub fn selection(&self) -> String {
         let namespace = &self.world.cluster.namespace;

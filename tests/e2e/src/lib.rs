@@ -8,12 +8,18 @@
 //! - [`run`]: one job from its step to its end
 //! - [`record`]: objects as they were last seen
 //! - [`operator`]: the operator's process
-//! - [`proxy`]: a way to the API server that can fail
+//! - [`proxy`], [`gate`]: ways to the API server on which requests can fail or be held, and that can be closed
+//! - [`crowd`]: many jobs at once
 //! - [`agent`], [`node`]: an agent and a node that the test plays itself
 //! - [`kwok`]: many nodes
+//! - [`helm`]: the chart, rendered and installed
 //! - [`audit`]: what it has asked of the API server
 //! - [`registry`]: a registry that images are pulled from, or not
 //! - [`repository`], [`private_repository`]: a git repository that pods can clone, for everybody or with a key
+//! - [`webhook`]: an admission webhook
+//! - [`log_sink`], [`elasticsearch`]: places for logs
+//! - [`program`]: Prometheus and the like
+//! - [`guide`]: what the guides print
 //! - [`wait`]: waiting for conditions
 //! - [`diagnose`]: what a failed test prints
 
@@ -21,20 +27,28 @@ pub mod agent;
 pub mod audit;
 pub mod buildkite;
 pub mod cluster;
+pub mod crowd;
 pub mod diagnose;
+pub mod elasticsearch;
 pub mod environment;
+pub mod gate;
+pub mod guide;
+pub mod helm;
 pub mod kwok;
+pub mod log_sink;
 pub mod node;
 pub mod operator;
 pub mod private_repository;
+pub mod program;
 pub mod proxy;
 pub mod record;
 pub mod registry;
 pub mod repository;
 pub mod run;
 pub mod wait;
+pub mod webhook;
 pub mod world;
 
-pub use run::{Ending, Run};
-pub use wait::eventually;
-pub use world::{World, scenario};
+pub use run::{Ending, Run, SAY_WHEN};
+pub use wait::{eventually, eventually_for};
+pub use world::{World, scenario, scenario_with};

@@ -63,6 +63,20 @@ impl PlayedNode {
         Ok(())
     }
 
+    /// Says that a pod's containers run.
+    pub async fn run(&self, pod: &Pod) -> Result<()> {
+        let now = jiff::Timestamp::now();
+        let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
+        let running: Vec<Value> = containers
+            .iter()
+            .map(|container| {
+                json!({ "name": container.name, "image": container.image, "imageID": "", "ready": true,
+                    "restartCount": 0, "started": true, "state": { "running": { "startedAt": now } } })
+            })
+            .collect();
+        self.report(pod, json!({ "phase": "Running", "startTime": now, "containerStatuses": running })).await
+    }
+
     /// Lets a pod that is to go be gone, as the kubelet does when its containers have ended.
     pub async fn let_go(&self, pod: &Pod) -> Result<()> {
         self.pods().delete(&pod.name_any(), &DeleteParams::default().grace_period(0)).await?;

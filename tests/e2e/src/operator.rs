@@ -6,7 +6,7 @@ use std::{
     process::{Child, Command, ExitStatus, Stdio},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use crate::{environment::Environment, eventually};
 
@@ -57,9 +57,26 @@ impl Operator {
 
     /// Asks it to stop with SIGTERM and waits for its exit.
     pub async fn stop(&mut self) -> Result<ExitStatus> {
-        // The shell's own `kill`: the program of that name is not installed everywhere.
-        Command::new("sh").args(["-c", &format!("kill {}", self.child.id())]).status()?;
+        self.signal("TERM")?;
         self.exit().await
+    }
+
+    /// Lets it freeze with SIGSTOP.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal("STOP")
+    }
+
+    /// Lets it go on with SIGCONT.
+    pub fn thaw(&self) -> Result<()> {
+        self.signal("CONT")
+    }
+
+    fn signal(&self, signal: &str) -> Result<()> {
+        // The shell's own `kill`: the program of that name is not installed everywhere.
+        let kill = format!("kill -s {signal} {}", self.child.id());
+        let status = Command::new("sh").args(["-c", &kill]).status()?;
+        ensure!(status.success(), "cannot send {signal} to the operator");
+        Ok(())
     }
 
     /// Waits for it to end by itself.

@@ -11,7 +11,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::json;
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::environment::Environment;
@@ -32,11 +32,26 @@ pub struct Failure {
     pub times: usize,
 }
 
+/// A request that is held, so that something can happen meanwhile.
+#[derive(Clone, Debug)]
+pub struct Hold {
+    /// The request's method.
+    pub method: Method,
+    /// How its path ends.
+    pub path: &'static str,
+    /// How many of them pass before.
+    pub skip: usize,
+    /// Whether the API server sees it before it is held.
+    pub done: bool,
+}
+
 /// The way.
 pub struct Proxy {
     /// Its address, for a kubeconfig.
     pub url: String,
     failures: Arc<Mutex<Vec<Failure>>>,
+    hold: watch::Sender<Option<Hold>>,
+    held: watch::Sender<bool>,
     _stop: DropGuard,
 }
 
@@ -45,6 +60,8 @@ struct Way {
     http: reqwest::Client,
     server: String,
     failures: Arc<Mutex<Vec<Failure>>>,
+    hold: watch::Sender<Option<Hold>>,
+    held: watch::Sender<bool>,
 }
 
 impl Proxy {
@@ -65,20 +82,35 @@ impl Proxy {
                 .build()?,
             server: cluster.server.clone().context("with its address")?,
             failures: Arc::default(),
+            hold: watch::Sender::new(None),
+            held: watch::Sender::new(false),
         };
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let url = format!("http://{}", listener.local_addr()?);
         let failures = Arc::clone(&way.failures);
+        let (asked, reached) = (way.hold.clone(), way.held.clone());
         let router = Router::new().fallback(pass).with_state(way);
         let stop = CancellationToken::new();
         let server = axum::serve(listener, router).into_future();
         tokio::spawn(stop.clone().run_until_cancelled_owned(server));
-        Ok(Self { url, failures, _stop: stop.drop_guard() })
+        Ok(Self { url, failures, hold: asked, held: reached, _stop: stop.drop_guard() })
     }
 
     /// Lets requests fail from now on.
     pub fn fail(&self, failure: Failure) {
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).push(failure);
+    }
+
+    /// Holds a request from now on. It is refused when this is called again.
+    pub fn hold(&self, hold: Option<Hold>) {
+        self.held.send_replace(false);
+        self.hold.send_replace(hold);
+    }
+
+    /// Waits until the request is held.
+    pub async fn held(&self) -> Result<()> {
+        self.held.subscribe().wait_for(|held| *held).await?;
+        Ok(())
     }
 
     /// How many failures have still to come.
@@ -98,6 +130,37 @@ impl Way {
         failure.times -= 1;
         Some(failure.status)
     }
+
+    /// Whether this is the request to be held.
+    fn holds(&self, request: &Request) -> Option<Hold> {
+        let mut chosen = None;
+        self.hold.send_if_modified(|hold| {
+            if let Some(waiting) = hold.as_mut().filter(|hold| hold.is_of(request)) {
+                if waiting.skip == 0 {
+                    chosen = hold.take();
+                } else {
+                    waiting.skip -= 1;
+                }
+            }
+            // Those that are held wait for the next one.
+            false
+        });
+        chosen
+    }
+
+    /// Holds a request until another is to be held, or none.
+    async fn wait(&self) {
+        let mut next = self.hold.subscribe();
+        self.held.send_replace(true);
+        // The sender is this way's own.
+        let _changed = next.changed().await;
+    }
+}
+
+impl Hold {
+    fn is_of(&self, request: &Request) -> bool {
+        self.method == request.method() && request.uri().path().ends_with(self.path)
+    }
 }
 
 async fn pass(State(way): State<Way>, request: Request) -> Response {
@@ -110,7 +173,16 @@ async fn pass(State(way): State<Way>, request: Request) -> Response {
         let retry = [(header::RETRY_AFTER, "1"), (header::CONTENT_TYPE, "application/json")];
         return (status, retry, answer.to_string()).into_response();
     }
-    match forward(&way, request).await {
+    let hold = way.holds(&request);
+    if hold.as_ref().is_some_and(|hold| !hold.done) {
+        way.wait().await;
+        return (StatusCode::BAD_GATEWAY, "the test has held it").into_response();
+    }
+    let answer = forward(&way, request).await;
+    if hold.is_some() {
+        way.wait().await;
+    }
+    match answer {
         Ok(response) => response,
         Err(error) => (StatusCode::BAD_GATEWAY, format!("{error:#}")).into_response(),
     }

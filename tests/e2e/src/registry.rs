@@ -88,9 +88,21 @@ struct Shop {
 impl Registry {
     /// Serves the toolbox's image, changed a little so that no node has it yet.
     pub async fn serve(environment: &Environment) -> Result<Self> {
+        Self::serve_image(environment, |host| Image::from_archive(&environment.toolbox_archive, host)).await
+    }
+
+    /// Serves the agent's image, with another user.
+    pub async fn serve_agent_as(environment: &Environment, user: &str) -> Result<Self> {
+        Self::serve_image(environment, |_| Image::for_user(&environment.agent_archive, user)).await
+    }
+
+    async fn serve_image(
+        environment: &Environment,
+        image: impl FnOnce(&str) -> Result<Image>,
+    ) -> Result<Self> {
         let listener = TcpListener::bind((environment.host, 0)).await?;
         let host = listener.local_addr()?.to_string();
-        let image = Image::from_archive(&environment.toolbox_archive, &host)?;
+        let image = image(&host)?;
         let (released, receiver) = watch::channel(false);
         let router = Router::new()
             .route("/v2/", get(async || "{}"))
@@ -114,7 +126,7 @@ impl Registry {
 
     /// The reference of an image that is treated so.
     pub fn image(&self, manner: Manner) -> String {
-        format!("{}/{}/toolbox:1", self.host, manner.name())
+        format!("{}/{}/image:1", self.host, manner.name())
     }
 
     /// Lets the broken and busy ones have what they ask for.

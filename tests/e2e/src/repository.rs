@@ -31,19 +31,7 @@ impl Repository {
             fs::set_permissions(&file, fs::Permissions::from_mode(0o755))?;
         }
         git(&work, &["add", "."])?;
-        git(
-            &work,
-            &[
-                "-c",
-                "user.name=Test",
-                "-c",
-                "user.email=test@example.com",
-                "commit",
-                "--quiet",
-                "-m",
-                "First",
-            ],
-        )?;
+        commit(&work, "First")?;
         git(directory.path(), &["clone", "--quiet", "--bare", "work", "srv/repo.git"])?;
 
         let port = free_port(host)?;
@@ -67,6 +55,22 @@ impl Repository {
     pub fn path(&self) -> PathBuf {
         self.directory.path().join("srv/repo.git")
     }
+
+    /// Pushes a history that has nothing in common with the one before: one commit of the same files and one with this text.
+    pub fn replace_history(&self, text: &str) -> Result<()> {
+        let work = self.directory.path().join("work");
+        git(&work, &["checkout", "--quiet", "--orphan", "next"])?;
+        fs::write(work.join("text"), text)?;
+        git(&work, &["add", "."])?;
+        commit(&work, text)?;
+        git(&work, &["branch", "--force", "--move", "main"])?;
+        git(&work, &["push", "--quiet", "--force", "../srv/repo.git", "main"]).map(drop)
+    }
+}
+
+fn commit(work: &Path, message: &str) -> Result<()> {
+    let author = ["-c", "user.name=Test", "-c", "user.email=test@example.com"];
+    git(work, &[&author[..], &["commit", "--quiet", "-m", message]].concat()).map(drop)
 }
 
 impl Drop for Repository {

@@ -1,15 +1,21 @@
 //! Everything a test needs, together.
 
 use std::{
+    fs::File,
+    io::Write,
+    net::SocketAddr,
     panic::AssertUnwindSafe,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
-use anyhow::{Result, anyhow};
+use anyhow::{Result, ensure};
 use bk_api::config::TOKEN_KEY;
 use futures::FutureExt;
 use jiff::Timestamp;
+use k8s_openapi::api::coordination::v1::Lease;
+use kube::Api;
 use tempfile::TempDir;
 
 use crate::{
@@ -18,13 +24,21 @@ use crate::{
     cluster::Cluster,
     diagnose,
     environment::Environment,
+    eventually,
+    gate::Gate,
     operator::Operator,
     proxy::Proxy,
     repository::Repository,
 };
 
-/// No test takes longer than this unless something hangs.
-const TEST_DEADLINE: Duration = Duration::from_mins(5);
+/// No test takes longer than this, also with hundreds of jobs on a busy machine, unless something hangs.
+const TEST_DEADLINE: Duration = Duration::from_mins(10);
+
+/// The Lease that the operator's role lets it write.
+const LEASE: &str = "buildkite-operator";
+
+/// The file of [`World::note`].
+const NOTES: &str = "notes.txt";
 
 /// A cluster, a Buildkite and a repository. The operator runs when the test says so.
 pub struct World {
@@ -37,40 +51,59 @@ pub struct World {
     /// The test's repository: `hello.txt` and `hello.sh`.
     pub repository: Repository,
     directory: TempDir,
+    /// Whether the test takes permissions away.
+    weakened: AtomicBool,
 }
 
-/// Runs a test in a world of its own. If it fails, prints everything that explains it.
+/// Runs a test in a world of its own. If it fails, tells why, first and last, with what explains it in between.
 pub async fn scenario(test: impl AsyncFnOnce(&World) -> Result<()>) {
-    let world = World::new().await.expect("the stage can be set");
+    scenario_with(buildkite_local::Config::default(), test).await;
+}
+
+/// The same with a Buildkite that is set up like this.
+pub async fn scenario_with(config: buildkite_local::Config, test: impl AsyncFnOnce(&World) -> Result<()>) {
+    let world = World::new(config).await.expect("the stage can be set");
     let run = AssertUnwindSafe(tokio::time::timeout(TEST_DEADLINE, test(&world))).catch_unwind().await;
-    let outcome = match run {
-        Ok(Ok(outcome)) => outcome,
-        Ok(Err(_)) => Err(anyhow!("the test took longer than {} s", TEST_DEADLINE.as_secs())),
-        Err(panic) => {
-            diagnose::print(&world);
-            std::panic::resume_unwind(panic);
-        }
+    let failure = match run {
+        Ok(Ok(Ok(()))) => None,
+        Ok(Ok(Err(error))) => Some(format!("{error:#}")),
+        Ok(Err(_)) => Some(format!("the test took longer than {} s", TEST_DEADLINE.as_secs())),
+        Err(panic) => Some(diagnose::panic_message(&*panic)),
     };
-    if let Err(error) = outcome {
-        diagnose::print(&world);
-        panic!("{error:#}");
+    let failure = failure.or_else(|| world.overreach().err().map(|error| format!("{error:#}")));
+    if let Some(failure) = failure {
+        diagnose::print(&world, &failure);
+        // It has been told already.
+        std::panic::resume_unwind(Box::new(failure));
     }
     world.cluster.remove().await.expect("the namespace can be deleted");
 }
 
 impl World {
-    async fn new() -> Result<Self> {
+    async fn new(config: buildkite_local::Config) -> Result<Self> {
         let environment = Environment::read()?;
+        let buildkite = Buildkite::start_with(environment.host, config).await?;
+        Self::around(environment, buildkite).await
+    }
+
+    /// A world with this Buildkite.
+    pub async fn around(environment: Environment, buildkite: Buildkite) -> Result<Self> {
         bk_ops::http::install_crypto_provider();
         let cluster = Cluster::prepare(&environment).await?;
-        let buildkite = Buildkite::start(environment.host).await?;
         let files = [
             ("hello.txt", "hello from the repository\n"),
             ("hello.sh", "#!/bin/sh\nset -eu\ncat hello.txt\n"),
         ];
         let repository = Repository::serve(environment.host, &files)?;
         cluster.create_secret("buildkite-agent-token", TOKEN_KEY, &buildkite.agent_token).await?;
-        Ok(Self { environment, cluster, buildkite, repository, directory: TempDir::new()? })
+        Ok(Self {
+            environment,
+            cluster,
+            buildkite,
+            repository,
+            directory: TempDir::new()?,
+            weakened: AtomicBool::new(false),
+        })
     }
 
     /// Starts the operator on the default queue.
@@ -83,23 +116,103 @@ impl World {
         self.operator_with(QUEUE, Some(&proxy.url)).await
     }
 
+    /// Starts the operator on the default queue with an agent token of its own, whatever the Secret holds.
+    pub async fn operator_with_token(&self) -> Result<Operator> {
+        let token = format!("--agent-token={}", self.buildkite.agent_token);
+        self.operator_given(None, [format!("--queue={QUEUE}"), token]).await
+    }
+
     /// Starts the operator on a queue.
     pub async fn operator_on(&self, queue: &str) -> Result<Operator> {
         self.operator_with(queue, None).await
     }
 
-    /// The operator has its service account's permissions and logs JSON.
+    /// Starts the operator on the default queue, with this way to the API server, which can be closed.
+    pub async fn operator_behind(&self, gate: &Gate) -> Result<Operator> {
+        self.operator_with(QUEUE, Some(&gate.url)).await
+    }
+
+    /// Starts a replica of the Deployment of this name on the default queue.
+    pub async fn operator_of(&self, deployment: &str) -> Result<Operator> {
+        self.operator_given(None, [format!("--queue={QUEUE}"), format!("--deployment={deployment}")]).await
+    }
+
+    /// Starts one of several operators on the default queue, of which one works and the others stand by.
+    pub async fn replica(&self) -> Result<Operator> {
+        self.operator_given(None, [format!("--queue={QUEUE}"), format!("--lease={LEASE}")]).await
+    }
+
+    /// Starts the operator on the default queue as an installation does: as a replica of a Deployment, with a Lease.
+    pub async fn installed_operator(&self) -> Result<Operator> {
+        let flags = [format!("--queue={QUEUE}"), format!("--lease={LEASE}"), format!("--deployment={LEASE}")];
+        self.operator_given(None, flags).await
+    }
+
+    /// Who holds the Lease of the replicas, if anybody.
+    pub async fn leader(&self) -> Result<Option<String>> {
+        let leases = Api::<Lease>::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
+        let spec = leases.get_opt(LEASE).await?.and_then(|lease| lease.spec);
+        Ok(spec.and_then(|spec| spec.holder_identity).filter(|holder| !holder.is_empty()))
+    }
+
+    /// Waits until another than `before` holds the Lease.
+    pub async fn leader_after(&self, before: Option<&str>) -> Result<String> {
+        eventually("another replica works", async || {
+            Ok(self.leader().await?.filter(|leader| Some(leader.as_str()) != before))
+        })
+        .await
+    }
+
+    /// Starts an operator on the default queue in another namespace than the test's own.
+    pub async fn operator_in(&self, cluster: &Cluster) -> Result<Operator> {
+        let directory = self.directory.path().join(&cluster.namespace);
+        std::fs::create_dir_all(&directory)?;
+        cluster.create_secret("buildkite-agent-token", TOKEN_KEY, &self.buildkite.agent_token).await?;
+        let mut args = self.arguments(&cluster.operator_kubeconfig(&directory, None).await?);
+        args.push(format!("--queue={QUEUE}"));
+        Operator::start(&self.environment, &args, &self.log_file())
+    }
+
+    /// Starts the operator on the queues that its configuration names. It answers questions about itself at `listen`.
+    pub async fn operator_as_configured(&self, listen: SocketAddr) -> Result<Operator> {
+        self.operator_given(None, [format!("--listen={listen}")]).await
+    }
+
+    /// Starts the operator on the default queue. It answers questions about itself at `listen`, and sends traces of jobs to `traces`.
+    pub async fn operator_seen(&self, listen: SocketAddr, traces: &str) -> Result<Operator> {
+        let seen = [format!("--listen={listen}"), format!("--otlp-endpoint={traces}")];
+        self.operator_given(None, [format!("--queue={QUEUE}")].into_iter().chain(seen)).await
+    }
+
     async fn operator_with(&self, queue: &str, way: Option<&str>) -> Result<Operator> {
-        let kubeconfig = self.cluster.operator_kubeconfig(self.directory.path(), way).await?;
-        let args = [
+        self.operator_given(way, [format!("--queue={queue}")]).await
+    }
+
+    /// Starts the operator with these arguments besides those that every test needs.
+    pub async fn operator_given(
+        &self,
+        way: Option<&str>,
+        more: impl IntoIterator<Item = String>,
+    ) -> Result<Operator> {
+        let mut args = self.arguments(&self.kubeconfig(way).await?);
+        args.extend(more);
+        Operator::start(&self.environment, &args, &self.log_file())
+    }
+
+    async fn kubeconfig(&self, way: Option<&str>) -> Result<PathBuf> {
+        self.cluster.operator_kubeconfig(self.directory.path(), way).await
+    }
+
+    /// The operator has its service account's permissions and logs JSON.
+    fn arguments(&self, kubeconfig: &Path) -> Vec<String> {
+        vec![
             format!("--kubeconfig={}", kubeconfig.display()),
             format!("--endpoint={}", self.buildkite.endpoint()),
             format!("--agent-image={}", self.environment.agent_image),
-            format!("--queue={queue}"),
+            format!("--operator-image={}", self.environment.operator_image),
             "--log-format=json".to_owned(),
             "--log-level=info,buildkite_operator=debug".to_owned(),
-        ];
-        Operator::start(&self.environment, &args, &self.log_file())
+        ]
     }
 
     /// What operators of this test have logged.
@@ -107,9 +220,38 @@ impl World {
         std::fs::read_to_string(self.log_file()).unwrap_or_default()
     }
 
+    /// Keeps something for the file that explains a failure.
+    pub fn note(&self, text: &str) -> Result<()> {
+        let mut notes = File::options().create(true).append(true).open(self.directory.path().join(NOTES))?;
+        Ok(writeln!(notes, "{text}")?)
+    }
+
+    /// What was kept for the file that explains a failure.
+    pub fn notes(&self) -> String {
+        std::fs::read_to_string(self.directory.path().join(NOTES)).unwrap_or_default()
+    }
+
     /// What the operator has asked of the API server since `mark`. Watches that go on are not among it.
     pub fn api_calls(&self, mark: Timestamp) -> Result<Vec<ApiCall>> {
         audit::calls(&self.environment.audit_log, &self.cluster.operator_user(), mark)
+    }
+
+    /// The operator is about to lose permissions, or to be sent where it has none, and may ask for what it may not have.
+    pub fn weaken(&self) {
+        self.weakened.store(true, Ordering::Relaxed);
+    }
+
+    /// Fails if the operator has asked for something that its role does not allow: every test shows that the role is enough.
+    fn overreach(&self) -> Result<()> {
+        let calls = self.api_calls(Timestamp::UNIX_EPOCH)?;
+        let refused: Vec<String> =
+            calls.iter().filter(|call| call.forbidden).map(ToString::to_string).collect();
+        ensure!(
+            refused.is_empty() || self.weakened.load(Ordering::Relaxed),
+            "the operator has no permission for:\n{}",
+            refused.join("\n")
+        );
+        Ok(())
     }
 
     /// A directory of the test's own.

@@ -113,6 +113,8 @@ fn api_server(block: Block) -> Vec<String> {
     flags([
         ("advertise-address", block.node().to_string()),
         ("allow-privileged", "true".to_owned()),
+        // In megabytes: its readers do not follow it into another file.
+        ("audit-log-maxsize", "2000".to_owned()),
         ("audit-log-path", format!("{CLUSTER}/log/{AUDIT_LOG}.log")),
         ("audit-policy-file", config("audit.json")),
         ("authorization-mode", "Node,RBAC".to_owned()),

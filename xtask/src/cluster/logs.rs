@@ -1,5 +1,7 @@
 //! The components' logs.
 
+use std::fs;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context, Result, bail};
@@ -20,6 +22,20 @@ pub(crate) fn show(home: &Home, components: &[Component], lines: usize, follow: 
     tail.args(logs.filter(|log| follow || log.exists()));
     let status = tail.status().with_context(|| format!("starting {}", process::line(&tail)))?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Copies the components' logs into a directory, in place of those of an earlier time.
+pub(crate) fn save(home: &Home, directory: &Path) -> Result<()> {
+    fs::create_dir_all(directory).with_context(|| format!("creating {}", directory.display()))?;
+    for component in Component::ALL {
+        let (from, to) = (home.log(component.name()), directory.join(format!("{}.log", component.name())));
+        // A component that has never started has no log.
+        if from.exists() {
+            fs::copy(&from, &to)
+                .with_context(|| format!("copying {} to {}", from.display(), to.display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// The component of this name, or all.

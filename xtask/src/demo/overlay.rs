@@ -32,7 +32,9 @@ impl Overlay {
         let toolbox = format!("image: {}", of(Image::Toolbox)?.1);
         write(&directory.join("pipeline.yml"), &pipeline.replace("image: toolbox", &toolbox))?;
 
-        let (agent_image, digests) = (of(Image::Agent)?.1, digests(images));
+        let (agent_image, operator_image) = (of(Image::Agent)?.1, of(Image::Operator)?.1);
+        let pod_config = format!("agentImage: {agent_image}\noperatorImage: {operator_image}\n");
+        let digests = digests(images);
         let mut transformed = Vec::new();
         for image in [Image::Operator, Image::Agent, Image::Local] {
             transformed.push(transformer(image.name(), of(image)?.1));
@@ -50,7 +52,7 @@ impl Overlay {
             }],
             "patches": [
                 patch("ConfigMap", Some("buildkite-operator-config"),
-                    &json!([{ "op": "add", "path": "/data/pod_config", "value": format!("agentImage: {agent_image}\n") }])),
+                    &json!([{ "op": "add", "path": "/data/pod_config", "value": pod_config }])),
                 // The same tag may hold a new image: pods have to be replaced when it does.
                 patch("Deployment", None,
                     &json!([{ "op": "add", "path": "/spec/template/metadata/annotations",

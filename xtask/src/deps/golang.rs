@@ -66,12 +66,23 @@ pub(super) const KWOK: Module = Module {
     links: &[],
 };
 
+pub(super) const HELM: Module = Module {
+    name: "helm",
+    package: "helm.sh/helm/v3/cmd/helm",
+    subject: "helm.sh/helm/v3",
+    title: "helm",
+    wait: "about 3 minutes the first time",
+    program: "helm",
+    links: &[],
+};
+
 impl Module {
     /// The directory with the programs, built if no earlier run has built the same.
     pub(super) fn build(&self) -> Result<PathBuf> {
         let source = workspace().join("hack").join(self.name);
-        let toolchain = process::run(Command::new("go").arg("version"))
-            .context("building Kubernetes, the agent and kwok needs Go: see https://go.dev/doc/install")?;
+        let toolchain = process::run(Command::new("go").arg("version")).context(
+            "building Kubernetes, the agent, kwok and helm needs Go: see https://go.dev/doc/install",
+        )?;
         let version = self.version(&source)?;
         let flags = link_flags(self.subject, &version);
         let store = cache::root()?.join("programs");
@@ -139,7 +150,7 @@ fn link_flags(subject: &str, version: &str) -> String {
 }
 
 /// A short name for everything that decides how the programs turn out.
-fn key(source: &Path, settings: &[&str]) -> Result<String> {
+pub(super) fn key(source: &Path, settings: &[&str]) -> Result<String> {
     let mut files = fs::read_dir(source)
         .and_then(Iterator::collect::<std::io::Result<Vec<_>>>)
         .with_context(|| format!("listing {}", source.display()))?;

@@ -24,12 +24,16 @@ pub(crate) enum Need {
     Tests,
     /// The tests of the page.
     Browser,
+    /// Fetching and running Elasticsearch.
+    Elasticsearch,
+    /// The documents as a site, if Python lacks something: see `python`.
+    Docs,
 }
 
 impl Need {
-    /// All there are.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Cluster, Self::Rootfs, Self::Toolbox, Self::Tests, Self::Browser];
+    /// All that are installed in advance.
+    pub(crate) const ALL: [Self; 6] =
+        [Self::Cluster, Self::Rootfs, Self::Toolbox, Self::Tests, Self::Browser, Self::Elasticsearch];
 }
 
 /// A Debian package and how to see that it, or something that takes its place, is there.
@@ -47,7 +51,7 @@ const fn package(need: Need, name: &'static str, proof: &'static [&'static str])
 }
 
 /// Beyond what the smallest Debian has.
-const PACKAGES: [Package; 15] = [
+const PACKAGES: [Package; 20] = [
     package(Need::Cluster, "containerd", &["containerd"]),
     package(Need::Cluster, "containernetworking-plugins", &["/usr/lib/cni/bridge", "/opt/cni/bin/bridge"]),
     package(Need::Cluster, "gcc", &["cc"]),
@@ -62,7 +66,12 @@ const PACKAGES: [Package; 15] = [
     package(Need::Toolbox, "busybox-static", &["/usr/share/doc/busybox-static"]),
     package(Need::Tests, "git", &["git"]),
     package(Need::Tests, "openssh-server", &["/usr/sbin/sshd"]),
+    package(Need::Tests, "prometheus", &["prometheus"]),
+    package(Need::Tests, "prometheus-pushgateway", &["prometheus-pushgateway"]),
     package(Need::Browser, "chromium", &["chromium"]),
+    package(Need::Elasticsearch, "default-jre-headless", &["java"]),
+    package(Need::Elasticsearch, "maven", &["mvn"]),
+    package(Need::Docs, "python3-venv", &["/usr/share/doc/python3-venv"]),
 ];
 
 /// Installs what is missing.

@@ -4,11 +4,11 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use serde::Deserialize;
 
 use super::catalog::{Binaries, Binary};
-use crate::{deps, process, progress, workspace};
+use crate::{deps, process, progress};
 
 /// Where Debian's `busybox-static` installs it.
 const BUSYBOX: &str = "/bin/busybox";
@@ -29,6 +29,15 @@ impl Profile {
             Self::Release => "release",
         }
     }
+
+    /// What cargo chooses features for. Tests are built for the whole workspace, and share that; what ships gets no
+    /// feature that only a test asks for.
+    fn packages(self) -> &'static [&'static str] {
+        match self {
+            Self::Dev => &["--workspace"],
+            Self::Release => &["--package", "buildkite-operator", "--package", "buildkite-local"],
+        }
+    }
 }
 
 /// Builds what is missing or out of date.
@@ -40,8 +49,8 @@ pub(crate) fn build(wanted: &BTreeSet<Binary>, profile: Profile) -> Result<Binar
     }
     let ours = [Binary::Operator, Binary::Controller, Binary::Local];
     if ours.iter().any(|binary| wanted.contains(binary)) {
-        // Always the same packages together: another set would unify features differently and recompile half of them.
-        let built = cargo(profile.name(), &["buildkite-operator", "buildkite-local"])?;
+        let programs = ours.map(Binary::name).map(|name| ["--bin", name]).concat();
+        let built = cargo(profile.name(), &[profile.packages(), programs.as_slice()].concat())?;
         for binary in ours {
             found.insert(binary, program(&built, binary)?);
         }
@@ -57,7 +66,7 @@ pub(crate) fn build(wanted: &BTreeSet<Binary>, profile: Profile) -> Result<Binar
 
 /// The shim as it ships: static, and small enough for a `ConfigMap`.
 pub(crate) fn shim() -> Result<PathBuf> {
-    program(&cargo("shim", &["buildkite-shim"])?, Binary::Shim)
+    program(&cargo("shim", &["--package", Binary::Shim.name()])?, Binary::Shim)
 }
 
 /// The operator, built as for a demo.
@@ -66,21 +75,38 @@ pub(crate) fn operator() -> Result<PathBuf> {
     found.remove(&Binary::Operator).context("the operator was built")
 }
 
+/// What is measured, and what measures.
+pub(crate) struct Measured {
+    pub(crate) operator: PathBuf,
+    pub(crate) local: PathBuf,
+    pub(crate) bench: PathBuf,
+}
+
+/// The programs of a benchmark, as they ship. All in one go, so that their dependencies are compiled once.
+pub(crate) fn measured() -> Result<Measured> {
+    const BENCH: &str = "bk-bench";
+    let names = [Binary::Operator.name(), Binary::Local.name(), BENCH];
+    let chosen = names.map(|name| ["--package", name, "--bin", name]).concat();
+    let built = cargo("release", &chosen)?;
+    let find = |name: &str| built.iter().find(|path| path.ends_with(name)).cloned();
+    let [operator, local, bench] = names.map(find);
+    let (Some(operator), Some(local), Some(bench)) = (operator, local, bench) else {
+        bail!("cargo did not build all of {}", names.join(", "));
+    };
+    Ok(Measured { operator, local, bench })
+}
+
 /// The names under which a busybox serves.
 pub(crate) fn applets(busybox: &Path) -> Result<Vec<String>> {
     let list = process::run(Command::new(busybox).arg("--list"))?;
     Ok(list.lines().map(str::to_owned).collect())
 }
 
-/// Builds packages and returns the programs that cargo says it made or found fresh.
-fn cargo(profile: &str, packages: &[&str]) -> Result<Vec<PathBuf>> {
-    let mut command = Command::new(env!("CARGO"));
-    command
-        .current_dir(workspace())
-        .args(["build", "--quiet", "--message-format=json-render-diagnostics", "--profile", profile])
-        .args(packages.iter().flat_map(|package| ["--package", package]))
-        .stderr(Stdio::inherit());
-    let label = format!("building {} (profile {profile})", packages.join(", "));
+/// Builds what is chosen and returns the programs that cargo says it made or found fresh.
+fn cargo(profile: &str, chosen: &[&str]) -> Result<Vec<PathBuf>> {
+    let mut command = process::cargo(&["build", "--quiet", "--message-format=json-render-diagnostics"]);
+    command.args(["--profile", profile]).args(chosen).stderr(Stdio::inherit());
+    let label = format!("cargo build {} (profile {profile})", chosen.join(" "));
     progress::step(&label, || {
         let output = command.output().with_context(|| format!("starting {}", process::line(&command)))?;
         ensure!(output.status.success(), "{} ended with {}", process::line(&command), output.status);

@@ -98,7 +98,11 @@ impl Image {
     pub(crate) fn rootfs(self) -> Option<Rootfs> {
         match self {
             Self::Operator | Self::Local => Some(Rootfs {
-                packages: &["ca-certificates"],
+                packages: match self {
+                    // The keeper of mirrors runs git.
+                    Self::Operator => &["ca-certificates", "git", "openssh-client"],
+                    _ => &["ca-certificates"],
+                },
                 accounts: &[
                     "groupadd --gid 65532 nonroot",
                     "useradd --uid 65532 --gid 65532 --home-dir /nonexistent --no-create-home \

@@ -4,7 +4,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::verdict::Verdict;
+use crate::{exporters::ExporterStatus, verdict::Verdict};
 
 /// What became of a BuildJob.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -46,10 +46,15 @@ pub struct BuildJobStatus {
     /// Why it ended as it did. Set before the phase when Buildkite has to be told first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// How far the job has come: `PodCreated`, `Scheduled`, `Started`, `Acquired`, `Finished`.
+    /// How far the job has come: `PodCreated`, `Scheduled`, `Started`, `Acquired`, `Warned`, `Finished`; and what it asks for and does not
+    /// get: `LogsExported`, `ArtifactsExported`, `MetricsExported`, `RepoMirrored`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,
+    /// What came of the exporters in the job's pod, once they have ended.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["name"]))]
+    pub exporters: Vec<ExporterStatus>,
 }
 
 /// Where a BuildJob stands.
@@ -73,6 +78,17 @@ pub enum Phase {
 }
 
 impl Phase {
+    /// All of them, in the order in which a job goes through them.
+    pub const ALL: [Self; 7] = [
+        Self::Pending,
+        Self::Starting,
+        Self::Running,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Canceled,
+        Self::TimedOut,
+    ];
+
     /// Whether the job has ended for good.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Canceled | Self::TimedOut)

@@ -1,10 +1,11 @@
 //! `pod_config.agentConfig`: settings of the agent in job pods.
 
 use k8s_openapi::api::core::v1::Volume;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Settings of the agent in job pods. What is absent is left to the agent.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct AgentConfig {
     /// Whether the agent avoids HTTP/2.
@@ -104,7 +105,7 @@ pub struct AgentConfig {
 }
 
 /// A volume with hooks.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AdditionalHooks {
     /// Where it is mounted.

@@ -15,11 +15,15 @@ use crate::{
 };
 
 /// `pod_config`: what job pods look like and how long their traces stay.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct PodConfig {
     /// The image with the agent, git and ssh.
     pub agent_image: String,
+    /// The operator's own image, for containers beside the job that run its programs; that of the operator's Deployment if absent.
+    /// Without either there are none of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operator_image: Option<String>,
     /// The Secret in the job namespace whose key `BUILDKITE_AGENT_TOKEN` holds the agent token.
     pub agent_token_secret: String,
     /// Whether pods stand alone or in a `batch/v1` Job, where a BuildJob does not say.
@@ -92,6 +96,7 @@ impl Default for PodConfig {
     fn default() -> Self {
         Self {
             agent_image: "buildkite/agent:3.137.2".to_owned(),
+            operator_image: None,
             agent_token_secret: "buildkite-agent-token".to_owned(),
             workload: WorkloadKind::Pod,
             agent_delivery: AgentDelivery::Shim,
@@ -125,7 +130,7 @@ impl Default for PodConfig {
 }
 
 /// How long each step of a job may take: one ladder from the pod's creation to its end.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct Timeouts {
     /// Until a node takes the pod, and before that until the API server does.
@@ -154,7 +159,7 @@ impl Default for Timeouts {
 }
 
 /// How the agent's program gets to the containers that run commands.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum AgentDelivery {
     /// The agent's container copies it when it starts, and the others wait: no init container, the quickest way.
@@ -165,7 +170,7 @@ pub enum AgentDelivery {
 }
 
 /// How images that cannot be had are noticed before the job starts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum ImageCheck {
     /// The agent takes the job only when every container has started.
@@ -189,7 +194,7 @@ pub enum PullPolicy {
 }
 
 /// Which Pod Security Standard the operator's own containers keep.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum PodSecurity {
     /// *Baseline*: containers run as their image says.
@@ -200,7 +205,7 @@ pub enum PodSecurity {
 }
 
 /// The architecture of a node.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub enum Architecture {
     /// x86-64.
@@ -215,7 +220,7 @@ impl Architecture {
 }
 
 /// Requests and limits of the operator's own containers. What is absent is small.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct OwnResources {
     /// Of `agent`.
@@ -227,10 +232,13 @@ pub struct OwnResources {
     /// Of `copy-agent` and the image checks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init: Option<ResourceRequirements>,
+    /// Of each exporter.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exporter: Option<ResourceRequirements>,
 }
 
 /// An entry of `resource_classes`: resources, nodes and priority under one name.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
 pub struct ResourceClass {
     /// Requests and limits of each container that runs a command.

@@ -110,6 +110,9 @@ catalogue! {
     InvalidSpec: Placement, User, Ends, NEVER_RAN,
         "The job's description, its plugins or its pod spec make no valid pod; the message names the field.",
         "correct the field and start the job again";
+    ValidationRefused: Placement, User, Ends, NEVER_RAN,
+        "A rule of `validation_config` refuses the job; the message is the rule's own.",
+        "change the job as the rule asks, or have the rule changed";
     PodRefused: Placement, Configuration, Ends, NEVER_RAN,
         "An admission webhook or a policy of the cluster refused the pod.",
         "change the job's pod spec as the policy asks, or have the policy changed";

@@ -36,3 +36,10 @@ fn a_containers_status_counts_only_where_the_code_leaves_it_to_that() {
     assert_eq!(status(VerdictCode::Canceled), None);
     assert_eq!(Verdict::new(VerdictCode::Evicted, "").exit_status, Some(NO_STATUS));
 }
+
+#[test]
+fn a_message_that_ends_a_sentence_by_itself_gets_no_full_stop() {
+    let sentence = |message: &str| Verdict::new(VerdictCode::InvalidSpec, message).sentence();
+    assert!(sentence("did you mean `env`?").starts_with("did you mean `env`? InvalidSpec: "));
+    assert!(sentence("there is no `enw`").starts_with("there is no `enw`. InvalidSpec: "));
+}

@@ -70,5 +70,5 @@ async fn white_space_around_the_token_is_dropped() {
 async fn the_client_does_not_show_its_token() {
     let server = answering([identity()]).await;
     let shown = format!("{:?}", client(&server));
-    assert!(shown.contains("authorization: Sensitive") && !shown.contains(TOKEN), "{shown}");
+    assert!(shown.contains("Credentials(Sensitive)") && !shown.contains(TOKEN), "{shown}");
 }

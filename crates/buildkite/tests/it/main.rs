@@ -2,7 +2,10 @@
 
 mod configuration;
 mod failures;
+mod graphql;
 mod retries;
+mod rotation;
+mod stand_in;
 mod wire;
 
 use bk_buildkite::StacksClient;

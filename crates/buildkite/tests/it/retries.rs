@@ -1,4 +1,4 @@
-//! Which calls are repeated, and when.
+//! What callers learn about when to call again.
 
 use std::time::{Duration, Instant};
 
@@ -7,9 +7,8 @@ use rstest::rstest;
 use uuid::Uuid;
 use wiremock::ResponseTemplate;
 
-use super::{answering, client, identity, requests};
+use super::{answering, client, requests};
 
-/// Longer than the client's own first pause, jitter included.
 const ASKED: Duration = Duration::from_millis(700);
 
 #[rstest]
@@ -20,12 +19,33 @@ const ASKED: Duration = Duration::from_millis(700);
 async fn the_service_says_when_to_try_again(#[case] header: &str, #[case] status: u16) {
     let wait = ASKED.as_secs_f64().to_string();
     let busy = ResponseTemplate::new(status).insert_header(header, wait.as_str());
-    let server = answering([busy, identity()]).await;
-    let begin = Instant::now();
-    let identity = client(&server).token_identity().await.unwrap();
-    assert_eq!(identity.organization_slug, "acme");
-    assert_eq!(requests(&server).await, 2);
-    assert!(begin.elapsed() >= ASKED, "{:?}", begin.elapsed());
+    let server = answering([busy]).await;
+    let error = client(&server).token_identity().await.unwrap_err();
+    assert_eq!((error.is_retryable(), error.retry_after()), (true, Some(ASKED)));
+}
+
+/// Also those that are on their way, and callers that do not look at the answer.
+#[tokio::test]
+async fn a_service_that_wants_to_be_left_alone_is() {
+    let busy = ResponseTemplate::new(429).insert_header("retry-after", "60");
+    let server = answering([busy]).await;
+    let client = client(&server);
+    client.job("s", Uuid::nil()).await.unwrap_err();
+    let error = client.job("s", Uuid::nil()).await.unwrap_err();
+    assert_eq!(error.status().map(|status| status.as_u16()), Some(429));
+    assert!(error.retry_after().is_some_and(|left| left > Duration::from_secs(50)), "{error:?}");
+    assert_eq!(requests(&server).await, 1);
+}
+
+#[tokio::test]
+async fn a_listing_that_succeeds_may_put_off_the_next() {
+    let listing = ResponseTemplate::new(200).insert_header("retry-after", "7").set_body_json(
+        serde_json::json!({ "jobs": [], "page_info": { "has_next_page": false }, "cluster_queue": {} }),
+    );
+    let server = answering([listing]).await;
+    let query = ListScheduledJobs { queue_key: "q".to_owned(), limit: None, after: None };
+    let page = client(&server).scheduled_jobs("s", &query).await.unwrap();
+    assert_eq!(page.pause, Some(Duration::from_secs(7)));
 }
 
 #[tokio::test]
@@ -41,6 +61,7 @@ async fn retry_after_outranks_the_rate_limits_window() {
 #[rstest]
 #[case::the_window_of_a_failure(503, "ratelimit-reset", "0", None)]
 #[case::a_very_long_wait(429, "retry-after", "86400", Some(300))]
+#[case::an_outage_of_unknown_length(503, "retry-after", "86400", Some(20))]
 #[tokio::test]
 async fn a_wait_is_believed_within_reason(
     #[case] status: u16,
@@ -54,34 +75,28 @@ async fn a_wait_is_believed_within_reason(
     assert_eq!(error.retry_after(), expected.map(Duration::from_secs));
 }
 
+/// Whatever the year is here.
 #[tokio::test]
-async fn a_long_wait_is_left_to_the_caller() {
-    let busy = ResponseTemplate::new(429).insert_header("retry-after", "60");
-    let server = answering([busy, identity()]).await;
-    let error = client(&server).token_identity().await.unwrap_err();
-    assert_eq!(error.retry_after(), Some(Duration::from_mins(1)));
-    assert_eq!(requests(&server).await, 1);
+async fn a_date_is_understood_by_the_services_own_clock() {
+    let busy = ResponseTemplate::new(429)
+        .insert_header("date", "Sun, 15 Nov 2015 21:00:00 GMT")
+        .insert_header("retry-after", "Sun, 15 Nov 2015 21:00:07 GMT");
+    let server = answering([busy]).await;
+    let query = ListScheduledJobs { queue_key: "q".to_owned(), limit: None, after: None };
+    let error = client(&server).scheduled_jobs("s", &query).await.unwrap_err();
+    assert_eq!(error.retry_after(), Some(Duration::from_secs(7)));
 }
 
 #[rstest]
-#[case::a_date("Sun, 15 Nov 2026 21:00:00 GMT")]
+#[case::a_date_in_the_past("Sun, 15 Nov 2020 21:00:00 GMT")]
 #[case::nonsense("soon")]
 #[case::negative("-1")]
 #[case::endless("inf")]
 #[tokio::test]
 async fn a_wait_that_is_not_understood_is_ignored(#[case] wait: &str) {
-    let server = answering([ResponseTemplate::new(429).insert_header("retry-after", wait), identity()]).await;
-    client(&server).token_identity().await.unwrap();
-    assert_eq!(requests(&server).await, 2);
-}
-
-#[tokio::test]
-async fn a_failure_of_the_service_is_tried_again_after_a_pause() {
-    let server = answering([ResponseTemplate::new(502), identity()]).await;
-    let begin = Instant::now();
-    client(&server).token_identity().await.unwrap();
-    assert_eq!(requests(&server).await, 2);
-    assert!(begin.elapsed() >= Duration::from_millis(200), "{:?}", begin.elapsed());
+    let server = answering([ResponseTemplate::new(429).insert_header("retry-after", wait)]).await;
+    let error = client(&server).token_identity().await.unwrap_err();
+    assert_eq!(error.retry_after(), None);
 }
 
 #[rstest]
@@ -103,18 +118,37 @@ async fn a_refusal_is_final(#[case] status: u16, #[case] settled: bool) {
 
 /// Their callers have loops of their own, and something better to do with the time.
 #[tokio::test]
-async fn calls_that_are_made_in_loops_are_tried_once() {
+async fn calls_are_tried_once() {
     let server = answering([ResponseTemplate::new(503)]).await;
     let client = client(&server);
     let query = ListScheduledJobs { queue_key: "q".to_owned(), limit: None, after: None };
     let reserve = ReserveJobs { job_uuids: vec![Uuid::nil()], reservation_expiry_seconds: None };
+    let finish = FinishJob { exit_status: -1, detail: "no image".to_owned() };
     let errors = [
         client.scheduled_jobs("s", &query).await.unwrap_err(),
         client.reserve("s", &reserve).await.unwrap_err(),
         client.job_states("s", &[Uuid::nil()]).await.unwrap_err(),
         client.notify("s", Vec::new()).await.unwrap_err(),
         client.deregister("s").await.unwrap_err(),
+        client.token_identity().await.unwrap_err(),
+        client.job("s", Uuid::nil()).await.unwrap_err(),
+        client.finish("s", Uuid::nil(), &finish).await.unwrap_err(),
     ];
     assert!(errors.iter().all(bk_buildkite::Error::is_retryable), "{errors:?}");
     assert_eq!(requests(&server).await, errors.len());
+}
+
+#[tokio::test]
+async fn a_limit_that_is_spent_is_not_overdrawn() {
+    let spent = ResponseTemplate::new(200)
+        .insert_header("ratelimit-remaining", "0")
+        .insert_header("ratelimit-reset", "0.7")
+        .set_body_json(serde_json::json!({ "states": {} }));
+    let server = answering([spent]).await;
+    let client = client(&server);
+    let begin = Instant::now();
+    client.job_states("s", &[]).await.unwrap();
+    assert!(begin.elapsed() < ASKED, "the first call does not wait");
+    client.job_states("s", &[]).await.unwrap();
+    assert!(begin.elapsed() >= ASKED, "{:?}", begin.elapsed());
 }

@@ -52,14 +52,15 @@ async fn token(_: Registration, State(app): State<Shared>) -> ApiResult<Json<Tok
             Ok((facts::token_id(transaction)?, facts::organization(transaction, &slug, "")?))
         })
         .await?;
+    let clustered = !app.config.unclustered;
     Ok(Json(TokenIdentity {
         uuid: id.to_string(),
         description: Some("local".to_owned()),
-        token_type: Some("cluster".to_owned()),
+        token_type: Some(if clustered { "cluster" } else { "organization" }.to_owned()),
         organization_slug: organization.slug,
         organization_uuid: Some(organization.id.to_string()),
-        cluster_uuid: Some(organization.cluster_id.to_string()),
-        cluster_name: Some(organization.cluster_name),
+        cluster_uuid: clustered.then(|| organization.cluster_id.to_string()),
+        cluster_name: clustered.then_some(organization.cluster_name),
         organization_queue_uuid: None,
         organization_queue_key: None,
     }))
@@ -70,6 +71,11 @@ async fn register(
     State(app): State<Shared>,
     Body(request): Body<RegisterStack>,
 ) -> ApiResult<(StatusCode, Json<Stack>)> {
+    if app.config.unclustered {
+        return Err(ApiError::unprocessable(
+            "the token belongs to no cluster, and only clusters have stacks",
+        ));
+    }
     check(&request)?;
     let now = Timestamp::now();
     let slug = app.config.organization.clone();

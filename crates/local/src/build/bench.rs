@@ -38,7 +38,7 @@ impl Bench {
         let document = pipeline::from_yaml(yaml).unwrap();
         let taken = self.build.steps.iter().filter_map(|placed| placed.step.key.clone()).collect();
         let mut ids = self.ids;
-        let facts = Facts::of(&[("build.branch", Literal::Text("main".into()))], &[]);
+        let facts = Facts::new([("build.branch", Literal::Text("main".into()))], [].into());
         let setting = Setting { taken: &taken, branch: "main", facts: &facts };
         let laid = pipeline::expand(&document, setting, &mut || {
             ids += 1;

@@ -63,6 +63,10 @@ pub(super) struct Args {
     #[arg(long = "queue", env = "BUILDKITE_LOCAL_QUEUES", value_delimiter = ',', value_name = "KEY")]
     queues: Vec<String>,
 
+    /// Keep agents and jobs outside clusters, as organizations without clusters do; there are no stacks then
+    #[arg(long, env = "BUILDKITE_LOCAL_UNCLUSTERED")]
+    unclustered: bool,
+
     /// Seconds without a heartbeat after which an agent is lost
     #[arg(long, env = "BUILDKITE_LOCAL_AGENT_LOST_AFTER", default_value_t = 180, value_name = "SECONDS")]
     agent_lost_after: u64,
@@ -114,6 +118,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         api_token: args.api_token,
         external_url: args.external_url,
         queues: args.queues,
+        unclustered: args.unclustered,
         rate_limits: args.rate_limits == Switch::On,
         agent_lost_after: Duration::from_secs(args.agent_lost_after),
         keep_builds: args.keep_builds,

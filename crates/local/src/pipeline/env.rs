@@ -3,9 +3,9 @@
 //! Lowest to highest: the pipeline's `env`, the build's (with that of uploads), the step's, the standard
 //! variables. Variables that the agent owns are never set here: each would draw a warning in the log.
 
+use bk_pipeline::variables;
 use uuid::Uuid;
 
-use super::checkout;
 use super::step::{Command, Env, Step};
 use crate::build::Job;
 use crate::store::builds::{BuildRow, PullRequest};
@@ -79,14 +79,13 @@ impl Facts {
 pub(crate) fn environment(facts: &Facts, command: &Command) -> Env {
     let mut env = facts.build.pipeline_env.clone();
     env.extend(facts.build.env.clone());
-    env.extend(command.env.clone());
-    env.extend(checkout::variables(&command.checkout));
+    env.extend(variables::of_step(&facts.step, command));
     let mut set = |name: &str, value: &str| {
         env.insert(name.to_owned(), value.to_owned());
     };
     organization(facts, &mut set);
     build(facts, &mut set);
-    step(facts, command, &mut set);
+    job(facts, &mut set);
     if let Some(agent) = &facts.agent {
         bound(agent, &mut set);
     }
@@ -164,23 +163,10 @@ fn pull_request(pull_request: Option<&PullRequest>, set: &mut impl FnMut(&str, &
     }
 }
 
-fn step(facts: &Facts, command: &Command, set: &mut impl FnMut(&str, &str)) {
-    let key = facts.step.key.as_deref().unwrap_or_default();
+fn job(facts: &Facts, set: &mut impl FnMut(&str, &str)) {
     set("BUILDKITE_JOB_ID", &facts.job.id.to_string());
-    set("BUILDKITE_LABEL", facts.step.label.as_deref().unwrap_or_default());
-    set("BUILDKITE_COMMAND", &command.script);
-    set("BUILDKITE_SCRIPT_PATH", &command.script);
     set("BUILDKITE_STEP_ID", &facts.job.step.to_string());
-    set("BUILDKITE_STEP_KEY", key);
-    set("BUILDKITE_STEP_IDENTIFIER", key);
-    set("BUILDKITE_ARTIFACT_PATHS", &command.artifact_paths.join(";"));
     set("BUILDKITE_RETRY_COUNT", &facts.job.retry_count.to_string());
-    let timeout = command.timeout_in_minutes.map_or("false".to_owned(), |minutes| minutes.to_string());
-    set("BUILDKITE_TIMEOUT", &timeout);
-    // Even an empty list makes an agent with `--no-plugins` refuse the job.
-    if !command.plugins.is_empty() {
-        set("BUILDKITE_PLUGINS", &serde_json::Value::Array(command.plugins.clone()).to_string());
-    }
     if let Some((index, count)) = facts.job.parallel {
         set("BUILDKITE_PARALLEL_JOB", &index.to_string());
         set("BUILDKITE_PARALLEL_JOB_COUNT", &count.to_string());
@@ -195,9 +181,6 @@ fn step(facts: &Facts, command: &Command, set: &mut impl FnMut(&str, &str)) {
         set("BUILDKITE_UNBLOCKER_EMAIL", &person.email);
         set("BUILDKITE_UNBLOCKER_ID", &person.id.to_string());
         set("BUILDKITE_UNBLOCKER_TEAMS", "");
-    }
-    if let Some(image) = &command.image {
-        set("BUILDKITE_IMAGE", image);
     }
 }
 

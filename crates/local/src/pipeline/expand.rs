@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::iter;
 
+use bk_pipeline::branches;
 use uuid::Uuid;
 
 use super::PipelineProblem;
-use super::branches;
 use super::condition::Facts;
 use super::step::{Document, Kind, Permutation, Step, StepTree};
 

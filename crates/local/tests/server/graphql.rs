@@ -148,6 +148,66 @@ async fn jobs_tell_what_stacks_said_and_are_retried_and_unblocked() {
     assert_eq!(told["build"]["metaData"]["edges"][0]["node"]["value"], "me");
 }
 
+/// The query that spawners outside clusters list jobs with.
+const SCHEDULED: &str = "query($slug: ID!, $rules: [String!], $first: Int!, $after: String) { organization(slug: $slug) {
+    jobs(type: [COMMAND], state: [SCHEDULED], clustered: false, agentQueryRules: $rules, order: RECENTLY_ASSIGNED,
+        first: $first, after: $after) { pageInfo { hasNextPage endCursor } edges { node { ... on JobTypeCommand {
+        uuid agentQueryRules scheduledAt priority { number } pipeline { slug } } } } } } }";
+
+#[tokio::test]
+async fn jobs_outside_clusters_are_found_with_all_that_an_agent_would_see() {
+    let rig = Rig::with(|config| config.unclustered = true).await;
+    let token = rig.v3(Method::GET, "token", REGISTRATION, None).await.ok();
+    assert_eq!((&token["cluster_uuid"], &token["organization_slug"]), (&Value::Null, &json!("local")));
+    let stack = json!({"key": "s", "type": "custom", "queue_key": "default", "metadata": {}});
+    rig.v3(Method::POST, "stacks/register", REGISTRATION, Some(stack)).await.refused(422);
+
+    rig.build(
+        "steps: [{label: one, command: make, env: {A: '1=2'}, agents: {queue: big, os: linux}, priority: 2,
+        plugins: [{kubernetes: {podSpec: {}}}]}, {label: two, command: x, agents: {queue: small}}]",
+    )
+    .await;
+    let variables = json!({"slug": "local", "rules": ["queue=big"], "first": 100});
+    let jobs = rig.graphql(SCHEDULED, variables.clone()).await["organization"]["jobs"].take();
+    let (id, node) = (rig.job_id("one").await, &jobs["edges"][0]["node"]);
+    assert_eq!(
+        (jobs["edges"].as_array().unwrap().len(), &jobs["pageInfo"]["hasNextPage"]),
+        (1, &json!(false))
+    );
+    assert_eq!((&node["uuid"], &node["agentQueryRules"]), (&json!(id), &json!(["queue=big", "os=linux"])));
+    assert_eq!((&node["priority"]["number"], &node["pipeline"]["slug"]), (&json!(2), &json!("demo")));
+
+    let query = "query($uuid: ID!) { job(uuid: $uuid) { ... on JobTypeCommand { state command env } } }";
+    let job = rig.graphql(query, json!({"uuid": id})).await["job"].take();
+    assert_eq!((&job["state"], &job["command"]), (&json!("SCHEDULED"), &json!("make")));
+    let env: Vec<&str> = job["env"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let job_id = format!("BUILDKITE_JOB_ID={id}");
+    for expected in ["A=1=2", "BUILDKITE_PIPELINE_SLUG=demo", "BUILDKITE_COMMAND=make", job_id.as_str()] {
+        assert!(env.contains(&expected), "{expected} in {env:?}");
+    }
+    let plugins = env.iter().find_map(|variable| variable.strip_prefix("BUILDKITE_PLUGINS=")).unwrap();
+    assert!(plugins.contains("\"podSpec\""), "{plugins}");
+
+    let (_, token) = rig.start_job(&id).await;
+    let left = rig.graphql(SCHEDULED, variables).await["organization"]["jobs"]["edges"].take();
+    assert_eq!(left, json!([]), "a job that an agent has waits no more");
+    let states = format!(
+        "{{ a: job(uuid: \"{id}\") {{ ... on JobTypeCommand {{ state }} }} b: job(uuid: \"{}\") {{
+        ... on JobTypeCommand {{ state }} }} }}",
+        uuid::Uuid::nil()
+    );
+    assert_eq!(rig.graphql(&states, json!({})).await, json!({"a": {"state": "RUNNING"}, "b": null}));
+    rig.finish_job(&id, &token, "0").await.ok();
+}
+
+#[tokio::test]
+async fn jobs_in_clusters_are_not_outside() {
+    let rig = Rig::start().await;
+    rig.build("steps: [{command: x}]").await;
+    let found = rig.graphql(SCHEDULED, json!({"slug": "local", "first": 100})).await;
+    assert_eq!(found["organization"]["jobs"]["edges"], json!([]));
+}
+
 #[tokio::test]
 async fn strangers_and_monsters_are_refused() {
     let rig = Rig::start().await;

@@ -2,7 +2,9 @@
 
 use std::io::Write;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
+
+use super::output::Output;
 
 /// Options of `crds`.
 #[derive(Debug, Args)]
@@ -12,19 +14,13 @@ pub(super) struct CrdsArgs {
     output: Output,
 }
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Output {
-    Yaml,
-    Json,
-}
-
 pub(super) fn run(args: &CrdsArgs) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     for crd in bk_api::crds::all() {
-        match args.output {
-            Output::Yaml => write!(out, "---\n{}", serde_saphyr::to_string(&crd)?)?,
-            Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&crd)?)?,
+        if let Output::Yaml = args.output {
+            writeln!(out, "---")?;
         }
+        args.output.write(&mut out, &crd)?;
     }
     out.flush()?;
     Ok(())

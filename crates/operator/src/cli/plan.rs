@@ -1,4 +1,8 @@
-//! `buildkite-operator plan`: the pod that a job becomes, without a cluster.
+//! `buildkite-operator plan`: the pod that a job becomes, without a cluster or with one.
+//!
+//! - [`cluster`]: what a cluster says to it
+
+mod cluster;
 
 use std::{
     collections::BTreeMap,
@@ -9,27 +13,33 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use bk_api::{
     BuildEnvironment, BuildJob,
-    config::{Config, unknown_field},
+    config::{Config, Queue, unknown_field},
     names,
 };
 use bk_buildkite::client::DEFAULT_ENDPOINT;
 use bk_plan::{
-    intake::{self, Candidate, JobDetails},
+    admission::rules,
+    intake::{self, Candidate, JobDetails, candidate::is_in_queue},
     pod::{self, PodSettings},
     surroundings::Surroundings,
     verdicts,
 };
-use clap::{Args, ValueEnum};
+use clap::Args;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, PodTemplate};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use uuid::Uuid;
 
+use self::cluster::Ground;
+use super::{
+    connection::{self, ClusterArgs},
+    output::{Output, say},
+};
 use crate::shim;
 
 /// The name that stands for standard input.
-const STDIN: &str = "-";
+pub(super) const STDIN: &str = "-";
 
 /// Options of `plan`.
 #[derive(Debug, Args)]
@@ -51,12 +61,15 @@ pub(super) struct PlanArgs {
     /// How to print the pod
     #[arg(long, short, value_enum, default_value = "yaml")]
     output: Output,
-}
 
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum Output {
-    Yaml,
-    Json,
+    /// Take configuration, BuildEnvironments and PodTemplates from the operator in a cluster, have its API server
+    /// check the pod, and tell which nodes it fits
+    #[allow(clippy::doc_markdown, reason = "users read this, not rustdoc")]
+    #[arg(long, conflicts_with_all = ["config", "with"])]
+    cluster: bool,
+
+    #[command(flatten)]
+    connection: ClusterArgs,
 }
 
 /// A job as Buildkite gives it to whoever has reserved it.
@@ -74,37 +87,57 @@ struct GivenJob {
 }
 
 pub(super) fn run(args: &PlanArgs) -> Result<()> {
+    if args.cluster {
+        return connection::block_on(on_cluster(args));
+    }
     let config = args.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
     let surroundings = read_surroundings(&args.with)?;
-    let job = read_job(&args.job, &config)?;
-    let pod = plan(&job, &surroundings, config)?;
+    let job = read_job(&args.job, &config, "default")?;
+    print(args, &plan(&job, &surroundings, &config, None)?)
+}
+
+fn print(args: &PlanArgs, pod: &Pod) -> Result<()> {
     let mut out = std::io::stdout().lock();
-    match args.output {
-        Output::Yaml => write!(out, "{}", serde_saphyr::to_string(&pod)?)?,
-        Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&pod)?)?,
-    }
+    args.output.write(&mut out, pod)?;
     out.flush()?;
     Ok(())
 }
 
+/// Prints the pod as the API server would store it, and says where it could run.
+async fn on_cluster(args: &PlanArgs) -> Result<()> {
+    let ground = Box::pin(Ground::find(&args.connection)).await?;
+    let job = read_job(&args.job, &ground.config, &ground.namespace)?;
+    let surroundings = ground.surroundings(&job).await?;
+    let pod = ground.try_out(&plan(&job, &surroundings, &ground.config, ground.shim.clone())?).await?;
+    print(args, &pod)?;
+    let fits = ground.nodes(&pod).await?;
+    fits.lines().iter().for_each(|line| say(line));
+    fits.check()
+}
+
 /// The pod of the first attempt, or what the job would be failed with.
-fn plan(job: &BuildJob, surroundings: &Surroundings, config: Config) -> Result<Pod> {
-    let settings = PodSettings {
-        endpoint: config.spawner.endpoint.unwrap_or_else(|| DEFAULT_ENDPOINT.to_owned()),
-        // A checkout of the sources has no shim beside the program; the pod differs in nothing else.
-        shim_config_map: shim::read(None).map_or_else(|_| names::shim("absent"), |shim| shim::name(&shim)),
-        architecture: bk_api::config::Architecture::OWN,
-        queue: config.spawner.queue,
-        resource_classes: config.resource_classes,
-        config: config.pods,
-    };
-    pod::render(job, 0, surroundings, &settings)
-        .map_err(|error| anyhow!(verdicts::invalid_spec(&error).sentence()))
+fn plan(job: &BuildJob, surroundings: &Surroundings, config: &Config, shim: Option<String>) -> Result<Pod> {
+    let endpoint = config.spawner.endpoint.as_deref().unwrap_or(DEFAULT_ENDPOINT);
+    // A checkout of the sources has no shim beside the program; the pod differs in nothing else.
+    let own = || shim::read(None).map_or_else(|_| names::shim("absent"), |shim| shim::name(&shim));
+    let shim = shim.unwrap_or_else(own);
+    let settings = PodSettings::of(config, endpoint, shim);
+    let pod = pod::render(job, 0, surroundings, &settings)
+        .map_err(|error| anyhow!(verdicts::invalid_spec(&error).sentence()))?;
+    match rules::refusal(job, Some(&pod), &config.validation) {
+        Some(verdict) => Err(anyhow!(verdict.sentence())),
+        None => Ok(pod),
+    }
+}
+
+/// The BuildJob in a file.
+pub(super) fn read_build_job(path: &Path) -> Result<BuildJob> {
+    manifest(&parse(&read_text(path)?, path)?, "BuildJob", path)
 }
 
 /// The BuildJob that a job in a file becomes.
-fn read_job(path: &Path, config: &Config) -> Result<BuildJob> {
-    let namespace = config.job_namespace.clone().unwrap_or_else(|| "default".to_owned());
+fn read_job(path: &Path, config: &Config, namespace: &str) -> Result<BuildJob> {
+    let namespace = config.job_namespace.clone().unwrap_or_else(|| namespace.to_owned());
     let text = read_text(path)?;
     let given: Value = parse(&text, path)?;
     if given.get("kind").is_some() {
@@ -118,15 +151,20 @@ fn read_job(path: &Path, config: &Config) -> Result<BuildJob> {
     let candidate = Candidate {
         uuid: given.id.to_string(),
         priority: given.priority,
+        pipeline: None,
         scheduled_at: Timestamp::UNIX_EPOCH,
         rules: given.agent_query_rules,
     };
-    let job = intake::build_job(&candidate, &config.spawner.queue, &namespace, &details);
-    intake::complete(&job, &details).map_err(|error| anyhow!(verdicts::unreadable_plugins(&error).sentence()))
+    let is_its = |queue: &Queue| is_in_queue(&candidate.rules, &queue.key);
+    let queue =
+        config.spawner.queues().into_iter().find(is_its).unwrap_or_else(|| config.spawner.main_queue());
+    let job = intake::build_job(&candidate, &queue, &namespace, &details);
+    intake::complete(&job, &details, &queue.forbid)
+        .map_err(|error| anyhow!(verdicts::unreadable_plugins(&error).sentence()))
 }
 
 /// The configuration in a ConfigMap, or in the ConfigMap's data alone.
-fn read_config(path: &Path) -> Result<Config> {
+pub(super) fn read_config(path: &Path) -> Result<Config> {
     let given: Value = parse(&read_text(path)?, path)?;
     let data = if given.get("kind").is_some() {
         manifest::<ConfigMap>(&given, "ConfigMap", path)?.data.unwrap_or_default()
@@ -195,11 +233,11 @@ fn parse(text: &str, path: &Path) -> Result<Value> {
 }
 
 /// How a file is called in messages.
-fn name(path: &Path) -> std::borrow::Cow<'_, str> {
+pub(super) fn name(path: &Path) -> std::borrow::Cow<'_, str> {
     if path == Path::new(STDIN) { "standard input".into() } else { path.to_string_lossy() }
 }
 
-fn read_text(path: &Path) -> Result<String> {
+pub(super) fn read_text(path: &Path) -> Result<String> {
     if path == Path::new(STDIN) {
         let mut text = String::new();
         std::io::stdin().read_to_string(&mut text).context("cannot read standard input")?;

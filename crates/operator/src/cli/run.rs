@@ -1,18 +1,33 @@
 //! `buildkite-operator run`.
 
-use std::{num::NonZeroUsize, path::PathBuf};
+use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 
+use bk_api::config::Config;
 use bk_ops::logging::LogArgs;
 use clap::Args;
+use tokio_util::sync::CancellationToken;
 
-use crate::{controller::Controller, settings, shim, spawner::Spawner, states::RemoteStates};
+use crate::{
+    admission::{WebhookArgs, Webhooks},
+    error::Error,
+    leadership::{self, Leader},
+    settings::{self, Cluster, Configuration, Past, deployment},
+    shifts::{House, drain},
+    shim,
+    telemetry::{self, Health, Metrics, TraceArgs},
+};
 
 /// Options of `run`. They take precedence over the ConfigMap `buildkite-operator-config`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct RunArgs {
-    /// Buildkite agent token [default: the one in the job namespace's agent token Secret]
-    #[arg(long, env = "BUILDKITE_AGENT_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    /// Buildkite token: the agent token, or with `intake: graphql` the API token [default: the one in its
+    /// Secret in the job namespace]
+    #[arg(long, value_name = "TOKEN")]
     pub token: Option<String>,
+
+    /// Buildkite agent token, where --token is none [default: the one in its Secret in the job namespace]
+    #[arg(long, env = "BUILDKITE_AGENT_TOKEN", hide_env_values = true, value_name = "TOKEN")]
+    pub agent_token: Option<String>,
 
     /// Namespace for BuildJobs and their pods [default: the operator's own]
     #[arg(long, short, env = "BUILDKITE_JOB_NAMESPACE", hide_env_values = true, value_name = "NAME")]
@@ -25,6 +40,10 @@ pub struct RunArgs {
     /// Image with the Buildkite agent, git and ssh [default: buildkite/agent:3.137.2]
     #[arg(long, env = "BUILDKITE_AGENT_IMAGE", hide_env_values = true, value_name = "IMAGE")]
     pub agent_image: Option<String>,
+
+    /// This program's own image, for containers beside the job that run it [default: that of its Deployment]
+    #[arg(long, env = "BUILDKITE_OPERATOR_IMAGE", hide_env_values = true, value_name = "IMAGE")]
+    pub operator_image: Option<String>,
 
     /// Buildkite's Agent API, as seen from the operator and from pods
     /// [default: https://agent.buildkite.com/v3]
@@ -44,9 +63,37 @@ pub struct RunArgs {
     #[arg(long, env = "BUILDKITE_SHIM", hide_env_values = true, value_name = "FILE")]
     pub shim: Option<PathBuf>,
 
+    /// Where to answer requests for /metrics, /healthz and /readyz, such as 127.0.0.1:8080
+    /// [default: nowhere]
+    #[arg(long, env = "BUILDKITE_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
+    pub listen: Option<SocketAddr>,
+
+    /// Deployment that this operator is of, so that only its last replica deregisters the queues
+    #[arg(long, env = "BUILDKITE_OPERATOR_DEPLOYMENT", hide_env_values = true, value_name = "NAME")]
+    pub deployment: Option<String>,
+
+    /// Lease that says which of several replicas works; the others stand by [default: none, there is one]
+    #[arg(long, env = "BUILDKITE_OPERATOR_LEASE", hide_env_values = true, value_name = "NAME")]
+    pub lease: Option<String>,
+
+    /// Where traces of jobs go.
+    #[command(flatten)]
+    pub traces: TraceArgs,
+
+    /// How to answer the API server's questions about BuildJobs and BuildEnvironments.
+    #[command(flatten)]
+    pub webhook: WebhookArgs,
+
     /// How to log.
     #[command(flatten)]
     pub log: LogArgs,
+}
+
+impl RunArgs {
+    /// The Lease that says which of several replicas works; one without a name is none.
+    pub(crate) fn lease(&self) -> Option<String> {
+        self.lease.clone().filter(|lease| !lease.trim().is_empty())
+    }
 }
 
 pub(super) fn run(args: RunArgs) -> anyhow::Result<()> {
@@ -59,41 +106,93 @@ pub(super) fn run(args: RunArgs) -> anyhow::Result<()> {
 async fn operate(args: RunArgs) -> anyhow::Result<()> {
     let shutdown = bk_ops::shutdown::on_signal()?;
     let shim = shim::read(args.shim.as_deref())?;
-    let (client, own_namespace) = settings::connect(args.kubeconfig.as_deref()).await?;
-    let settings = Box::pin(settings::load(args, client.clone(), &own_namespace)).await?;
-    let shim_config_map = shim::ensure(client.clone(), &settings.namespace, &shim).await?;
-    tracing::info!(
-        version = crate::VERSION,
-        namespace = settings.namespace,
-        queue = settings.config.spawner.queue,
-        endpoint = settings.buildkite.endpoint(),
-        agent_image = settings.config.pods.agent_image,
-        "buildkite-operator runs"
-    );
-
-    let (remote, remote_changes) = RemoteStates::new();
-    let controller = Controller::new(client.clone(), &settings, shim_config_map, remote.clone())?;
-    let (jobs, pods) = (controller.jobs(), controller.pods());
-    let mut spawner = Spawner::new(client.clone(), &settings, jobs.clone());
-    let polling = remote.poll(settings.buildkite.clone(), &settings.config.spawner.stack_key, jobs);
-    let keeping = shim::keep(client, &settings.namespace, &shim);
-
-    let spawning = async {
-        // Without pods to be seen, no job could be followed.
-        shutdown.run_until_cancelled(pods.complete()).await;
-        let result = spawner.run(&shutdown).await;
-        // If Buildkite will not have us, the rest has to end in good order as well.
-        shutdown.cancel();
-        result
+    let listener = telemetry::bind(args.listen, "--listen").await?;
+    let (metrics, health) = (Metrics::default(), Health::default());
+    // Until it has the Lease, if there is one, others may work.
+    metrics.leads(args.lease().is_none());
+    let (traces, sender) = telemetry::channel(&args.traces, &metrics)?;
+    let ended = CancellationToken::new();
+    let sending = sender.map(|sender| tokio::spawn(sender.run(ended.clone())));
+    let answering = listener.map(|listener| {
+        let end = shutdown.clone().cancelled_owned();
+        tokio::spawn(telemetry::serve(listener, metrics.clone(), health.clone(), end))
+    });
+    let preparing = async {
+        let cluster = Cluster::connect(args.kubeconfig.as_deref()).await?;
+        let cluster = telemetry::measured(&cluster, &metrics.calls);
+        let webhooks = Webhooks::start(&args.webhook, &cluster, &shim, &shutdown).await?;
+        let mut configuration = Configuration::read(&args, &cluster, &metrics).await?;
+        let waiting = stand_by(&args, &cluster, &mut configuration, &webhooks, (&health, &metrics));
+        let leader = Box::pin(waiting).await?;
+        let cluster = match &leader {
+            Some(leader) => leader.fence(&cluster),
+            None => cluster,
+        };
+        let house =
+            House { args, cluster, shim, metrics, traces, health, webhooks, shutdown: shutdown.clone() };
+        let first = Box::pin(house.prepare(configuration.in_force(), Past::default())).await?;
+        Ok::<_, Error>((leader, house, configuration, first))
     };
-    let (result, (), _, _) = tokio::join!(
-        spawning,
-        controller.run(remote_changes, shutdown.clone()),
-        shutdown.run_until_cancelled(polling),
-        shutdown.run_until_cancelled(keeping),
-    );
-    result?;
+    let Some(prepared) = Box::pin(shutdown.run_until_cancelled(preparing)).await else {
+        return Ok(());
+    };
+    let (leader, house, configuration, first) = prepared?;
+    let answering = async {
+        if let Some(answering) = answering {
+            // It ends when the operator does, or has said why it cannot go on.
+            drop(answering.await);
+        }
+    };
+    let working = async {
+        let spawner = Box::pin(house.work(configuration, first)).await;
+        // It ends by itself only if it has failed.
+        shutdown.cancel();
+        spawner
+    };
+    let (spawner, ()) = tokio::join!(working, drain(&shutdown, answering));
+    ended.cancel();
+    if let Some(sending) = sending {
+        sending.await?;
+    }
     // Last, as Buildkite answers nothing about jobs to a stack that is gone.
-    spawner.deregister().await;
+    spawner?.leave().await;
+    if let Some(leader) = leader {
+        leader.retire().await;
+    }
     Ok(())
+}
+
+/// Waits until no other replica works, if there are to be several. What would keep this one from working is found out before. Meanwhile
+/// the configuration may change.
+async fn stand_by(
+    args: &RunArgs,
+    cluster: &Cluster,
+    configuration: &mut Configuration,
+    webhooks: &Webhooks,
+    (health, metrics): (&Health, &Metrics),
+) -> Result<Option<Leader>, Error> {
+    let Some(lease) = args.lease() else {
+        return Ok(None);
+    };
+    let config = configuration.in_force().clone();
+    let load = |config| Box::pin(settings::load(args, cluster, config, Past::default()));
+    let settings = load(config).await?;
+    webhooks.learn(&settings);
+    let owner = match &settings.deployed {
+        Some(deployed) => {
+            deployment::read(&cluster.calls, deployed).await.as_ref().and_then(deployment::owner)
+        }
+        None => None,
+    };
+    let learn = async |config: Config| match load(config).await {
+        Ok(settings) => webhooks.learn(&settings),
+        Err(error) => {
+            let error = bk_ops::report::one_line(&error);
+            tracing::warn!(error, "questions of the API server are answered by the configuration before");
+        }
+    };
+    tokio::select! {
+        leader = leadership::win(cluster, lease, owner, (health, metrics)) => Ok(Some(leader)),
+        never = configuration.keep_up(learn) => match never {},
+    }
 }

@@ -1,11 +1,13 @@
 //! Performs a decision step by step. Writes only.
 
-use std::{fmt::Debug, time::Duration};
+use std::fmt::Debug;
 
 use bk_api::{BuildJob, BuildJobStatus, Fault, Verdict, VerdictCode, names};
-use bk_buildkite::stacks::{FINISH_DETAIL_MAX, FinishJob, NOTIFICATION_DETAIL_MAX, Notification, crop};
+use bk_buildkite::stacks::{FINISH_DETAIL_MAX, FinishJob, crop};
 use bk_plan::{
     decide::{self, Action, Decision, Observed},
+    facts::PodFacts,
+    origin::Origin,
     recall::Recall,
     verdicts::Blocker,
 };
@@ -21,8 +23,8 @@ use kube::{
     runtime::events::{Event, EventType},
 };
 
-use super::{Context, observe, workload};
-use crate::error::Error;
+use super::{Context, endings, observe, workload};
+use crate::{error::Error, intake::Finished};
 
 /// Whether all steps were taken, and when to look again.
 pub(super) enum Outcome {
@@ -54,7 +56,13 @@ pub(super) async fn perform(
     seen: &Observed<'_>,
     decision: &Decision,
 ) -> Result<Outcome, Error> {
-    let mut round = Round { context, job: seen.job, version: seen.job.resource_version(), written: None };
+    let mut round = Round {
+        context,
+        job: seen.job,
+        pod: seen.pod.as_ref(),
+        version: seen.job.resource_version(),
+        written: None,
+    };
     round.take(seen, decision).await
 }
 
@@ -62,6 +70,7 @@ pub(super) async fn perform(
 struct Round<'a> {
     context: &'a Context,
     job: &'a BuildJob,
+    pod: Option<&'a PodFacts>,
     /// The version of the BuildJob that the next write is based on.
     version: Option<String>,
     /// The status that this round has written last.
@@ -96,38 +105,42 @@ impl Round<'_> {
     async fn step(&mut self, action: &Action) -> Result<Progress, Error> {
         let Self { context, job, .. } = *self;
         match action {
-            Action::CreatePod(pod) => return self.create(pod.as_ref()).await,
-            Action::CreateBatchJob(batch_job) => return self.create(batch_job.as_ref()).await,
-            Action::DeletePod { name, uid } => {
-                workload::delete::<Pod>(context, name, uid, PropagationPolicy::Background).await?;
+            Action::CreatePod(pod) => {
+                return self.create(pod.as_ref(), |pod| Some(PodFacts::of(pod))).await;
+            }
+            Action::CreateBatchJob(batch_job) => return self.create(batch_job.as_ref(), |_| None).await,
+            Action::DeletePod { name, uid, at_once } => {
+                let grace = at_once.then_some(0);
+                workload::delete::<Pod>(context, name, uid, PropagationPolicy::Background, grace).await?;
             }
             // It stays until its pod is gone: nothing else would tell that that still runs.
             Action::DeleteBatchJob { name, uid } => {
-                workload::delete::<Job>(context, name, uid, PropagationPolicy::Foreground).await?;
+                workload::delete::<Job>(context, name, uid, PropagationPolicy::Foreground, None).await?;
             }
             Action::WriteStatus(status) => return self.write_status(status).await,
             Action::FinishRemote(verdict) => return finish_remote(context, job, verdict).await,
-            Action::Notify(verdict) => notify(context, job, &verdict.sentence()).await,
+            Action::Notify(verdict) => notify(context, job, &verdict.sentence()),
             Action::Explain(reason) => {
-                notify(context, job, &format!("The job waits: {reason}")).await;
+                notify(context, job, &format!("The job waits: {reason}"));
                 context.recalls.note(job, |recall| recall.told(reason.clone(), Timestamp::now()));
             }
+            Action::Remark(text) => notify(context, job, text),
             Action::DeleteJob { unrecorded } => return self.delete_job(unrecorded.as_deref()).await,
         }
         Ok(Progress::Continue)
     }
 
-    /// Creates what runs the job, and remembers whether that was done.
-    async fn create<K>(&self, object: &K) -> Result<Progress, Error>
+    /// Creates what runs the job, and remembers whether that was done, and the pod.
+    async fn create<K>(&self, object: &K, pod: impl Fn(&K) -> Option<PodFacts>) -> Result<Progress, Error>
     where
-        K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+        K: Origin + Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
         K: Clone + Debug + Serialize + DeserializeOwned,
     {
         let Self { context, job, .. } = *self;
-        let attempt = attempt_of(object);
+        let attempt = object.attempt().unwrap_or_default();
         let error = match workload::create(context, job, object).await {
-            Ok(()) => {
-                context.recalls.created(job, attempt);
+            Ok(created) => {
+                context.recalls.created(job, attempt, pod(&created));
                 return Ok(Progress::Continue);
             }
             Err(error) => error,
@@ -169,7 +182,7 @@ impl Round<'_> {
                 return Err(Error::kubernetes(attempt)(error));
             }
         }
-        report(context, job, status).await;
+        self.report(status).await;
         Ok(Progress::Continue)
     }
 
@@ -187,7 +200,13 @@ impl Round<'_> {
             preconditions: Some(preconditions),
             ..DeleteParams::default()
         };
-        match api.delete(&name, &params).await {
+        // The watch may tell of it before the answer does.
+        context.recalls.note(job, Recall::deleted);
+        let answer = api.delete(&name, &params).await;
+        if answer.is_err() {
+            context.recalls.note(job, Recall::not_deleted);
+        }
+        match answer {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) && unrecorded.is_none() => {}
             Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409) => {
@@ -199,19 +218,21 @@ impl Round<'_> {
                 ));
             }
         }
-        context.recalls.note(job, Recall::deleted);
         if let Some(status) = unrecorded {
-            report(context, job, status).await;
+            self.report(status).await;
         }
         tracing::debug!("BuildJob deleted");
         Ok(Progress::Continue)
     }
-}
 
-/// The attempt that an object is made for.
-fn attempt_of(object: &impl Resource) -> u32 {
-    let annotation = object.annotations().get(names::ANNOTATION_ATTEMPT);
-    annotation.and_then(|attempt| attempt.parse().ok()).unwrap_or_default()
+    /// Tells everybody how the job stands, and metrics and traces how it ended, once.
+    async fn report(&self, status: &BuildJobStatus) {
+        let Self { context, job, pod, .. } = *self;
+        if status.phase.is_terminal() && !job.is_terminal() {
+            endings::ended(context, job, status, pod);
+        }
+        report(context, job, status).await;
+    }
 }
 
 /// Tells the log, and `kubectl describe` if something went wrong, how the job stands.
@@ -258,38 +279,15 @@ pub(super) async fn finish_remote(
         exit_status: verdict.exit_status.unwrap_or(-1),
         detail: crop(&verdict.sentence(), FINISH_DETAIL_MAX),
     };
-    match context.buildkite.finish(&context.stack_key, uuid, &finish).await {
-        Ok(()) => Ok(Progress::Continue),
-        Err(error) if error.is_settled() => {
-            tracing::debug!(error = %bk_ops::report::one_line(&error), "Buildkite has settled the job already");
-            Ok(Progress::Unsettled)
-        }
-        Err(error) => Err(error.into()),
-    }
+    Ok(match context.intakes.of(job).finish(uuid, &finish).await? {
+        Finished::Now => Progress::Continue,
+        Finished::Settled => Progress::Unsettled,
+    })
 }
 
 /// Best effort: the verdict is in the BuildJob's status in any case.
-pub(super) async fn notify(context: &Context, job: &BuildJob, text: &str) {
-    const PAUSES: [Duration; 2] = [Duration::from_millis(500), Duration::from_secs(2)];
-    let Some(job_uuid) = observe::uuid(job) else {
-        return;
-    };
-    let detail = crop(text, NOTIFICATION_DETAIL_MAX);
-    let notification = Notification { job_uuid, detail, timestamp: None };
-    let mut pauses = PAUSES.into_iter();
-    loop {
-        let error = match context.buildkite.notify(&context.stack_key, vec![notification.clone()]).await {
-            Ok(answer) => {
-                for refused in answer.errors {
-                    tracing::warn!(error = refused.error, "Buildkite refuses the notification");
-                }
-                return;
-            }
-            Err(error) => error,
-        };
-        let Some(pause) = pauses.next().filter(|_| error.is_retryable()) else {
-            return tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot notify Buildkite");
-        };
-        tokio::time::sleep(pause).await;
+pub(super) fn notify(context: &Context, job: &BuildJob, text: &str) {
+    if let Some(job_uuid) = observe::uuid(job) {
+        context.notices.send(context.intakes.of(job), job_uuid, text);
     }
 }

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bk_api::BuildJob;
-use bk_plan::facts::PodEvent;
+use bk_plan::{facts::PodEvent, origin::Origin};
 use futures::{FutureExt, Stream, StreamExt, future};
 use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use kube::{
@@ -18,7 +18,7 @@ use kube::{
 };
 
 use super::{Context, owner, watch};
-use crate::cache::Cache;
+use crate::{cache::Cache, settings};
 
 /// How many Events are kept for one object.
 const MOST: usize = 12;
@@ -28,9 +28,8 @@ const MOST: usize = 12;
 pub(super) struct Happenings(Mutex<HashMap<String, Vec<(String, PodEvent)>>>);
 
 impl Happenings {
-    /// What is known to have happened to an object, oldest first.
-    pub(super) fn of(&self, object: &impl Resource) -> Vec<PodEvent> {
-        let id = object.meta().uid.as_deref().unwrap_or_default();
+    /// What is known to have happened to the object with this id, oldest first.
+    pub(super) fn of(&self, id: &str) -> Vec<PodEvent> {
         let kept = self.lock();
         kept.get(id).map(|events| events.iter().map(|(_, event)| event.clone()).collect()).unwrap_or_default()
     }
@@ -57,7 +56,7 @@ impl Happenings {
         let jobs = context.batch_jobs.all();
         let ids: HashSet<&str> = pods
             .iter()
-            .filter_map(|pod| pod.metadata.uid.as_deref())
+            .filter_map(|pod| pod.meta().uid.as_deref())
             .chain(jobs.iter().filter_map(|job| job.metadata.uid.as_deref()))
             .collect();
         self.lock().retain(|id, _| ids.contains(id.as_str()));
@@ -71,7 +70,7 @@ impl Happenings {
 
 /// Follows the Events of pods and Jobs, and yields the BuildJobs for which something went wrong.
 pub(super) fn follow(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<BuildJob>> + Send + use<> {
-    let about = |kind: &str| watcher::Config::default().fields(&format!("involvedObject.kind={kind}"));
+    let about = |kind: &str| settings::watch().fields(&format!("involvedObject.kind={kind}"));
     let (of_pods, of_jobs) = (context.clone(), context.clone());
     let ready = context.clone();
     let pods = watch::<Event>(context, about("Pod"))
@@ -94,7 +93,7 @@ fn take<K>(
     event: watcher::Result<watcher::Event<Event>>,
 ) -> Option<ObjectRef<BuildJob>>
 where
-    K: Resource<DynamicType = ()> + Clone + 'static,
+    K: Origin + Resource<DynamicType = ()> + Clone + 'static,
 {
     let event = match event {
         Ok(watcher::Event::Apply(event) | watcher::Event::InitApply(event)) => event,
@@ -116,7 +115,7 @@ where
     let told = PodEvent::of(&event)?;
     let is_warning = told.warning;
     context.happenings.keep(uid.as_deref()?, event.name_any(), told);
-    is_warning.then(|| owner(object.meta(), &context.namespace)).flatten()
+    is_warning.then(|| owner(object.as_ref(), &context.namespace)).flatten()
 }
 
 #[cfg(test)]
@@ -141,11 +140,11 @@ mod tests {
         }
         happenings.keep("one", "event-15".to_owned(), said("again"));
         happenings.keep("two", "event".to_owned(), said("other"));
-        let messages: Vec<_> = happenings.of(&pod("one")).into_iter().map(|event| event.message).collect();
+        let messages: Vec<_> = happenings.of("one").into_iter().map(|event| event.message).collect();
         assert_eq!(messages.len(), MOST);
         assert_eq!((messages[0].as_str(), messages[MOST - 1].as_str()), ("8", "again"));
         happenings.forget(&pod("one"));
-        assert_eq!(happenings.of(&pod("one")), []);
-        assert_eq!(happenings.of(&pod("two")).len(), 1);
+        assert_eq!(happenings.of("one"), []);
+        assert_eq!(happenings.of("two").len(), 1);
     }
 }

@@ -9,20 +9,21 @@ use bk_plan::{
     intake,
     plugin::PluginError,
     recall::{Creation, Explained, Recall},
-    remote::Remote,
+    remote::{Remote, RemoteState},
     surroundings::Surroundings,
 };
 use jiff::Timestamp;
-use kube::runtime::reflector::ObjectRef;
+use kube::ResourceExt;
 use uuid::Uuid;
 
 use super::{
-    Context, surroundings,
+    Context,
     workload::{self, Workload},
 };
 use crate::{
-    details::{self, Details},
     error::Error,
+    intake::Details,
+    surroundings::{self, Place},
 };
 
 /// What was observed, owned; `bk_plan::decide::Observed` borrows from it.
@@ -44,13 +45,15 @@ pub(super) async fn observe<'a>(
     recall: &Recall,
 ) -> Result<Observation<'a>, Error> {
     let creation = recall.creation(job.status_or_default().attempt);
-    let Workload { pod, batch_job } = workload::find(context, job, creation).await?;
-    let remote = uuid(job).and_then(|uuid| context.remote.get(&ObjectRef::from_obj(job), uuid));
+    let Workload { pod, batch_job } = workload::find(context, job, recall).await?;
+    let remote = uuid(job).and_then(|uuid| context.remote.get(job, uuid));
     let mut seen = Observation {
         job: Cow::Borrowed(job),
-        pod: pod.map(|pod| PodFacts { events: context.happenings.of(&pod), ..PodFacts::of(&pod) }),
-        batch: batch_job
-            .map(|job| BatchFacts { events: context.happenings.of(&job), ..BatchFacts::of(&job) }),
+        pod: pod.map(|pod| PodFacts { events: context.happenings.of(&pod.uid), ..pod }),
+        batch: batch_job.map(|job| {
+            let id = job.uid().unwrap_or_default();
+            BatchFacts { events: context.happenings.of(&id), ..BatchFacts::of(&job) }
+        }),
         explained: recall.explained().cloned(),
         creation,
         remote,
@@ -65,7 +68,12 @@ pub(super) async fn observe<'a>(
     if intake::needs_details(job) {
         complete(context, &mut seen).await?;
     }
-    seen.surroundings = surroundings::find(context, &seen.job).await?;
+    let place = Place {
+        client: &context.client,
+        namespace: &context.namespace,
+        environments: Some(&context.environments),
+    };
+    seen.surroundings = surroundings::find(place, &seen.job, Surroundings::default()).await?;
     Ok(seen)
 }
 
@@ -79,15 +87,21 @@ async fn complete(context: &Context, seen: &mut Observation<'_>) -> Result<(), E
     let Some(uuid) = uuid(&seen.job) else {
         return Ok(());
     };
+    // Nothing can be read of a job that answers agree not to know.
+    if seen.remote.is_some_and(|remote| remote.state == RemoteState::Unknown) {
+        return Ok(());
+    }
     let asked_at = Timestamp::now();
-    let details = match details::read(&context.buildkite, &context.stack_key, uuid).await? {
+    // Whether Buildkite knows the job at all is found out by asking for its state.
+    let ask = |_: &Error| context.remote.want(&seen.job, uuid, true);
+    let details = match context.intakes.of(&seen.job).details(uuid).await.inspect_err(ask)? {
         Details::Known(details) => details,
         Details::Ended(state) => {
             seen.remote = Some(Remote { state, asked_at });
             return Ok(());
         }
     };
-    match intake::complete(&seen.job, &details) {
+    match intake::complete(&seen.job, &details, &context.intakes.terms(&seen.job).forbid) {
         Ok(job) => seen.job = Cow::Owned(job),
         Err(error) => seen.unreadable = Some(error),
     }

@@ -3,7 +3,7 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use bk_api::BuildJob;
@@ -38,7 +38,9 @@ const UNSETTLED: Duration = Duration::from_secs(5);
 pub(super) async fn reconcile(job: Arc<BuildJob>, context: Arc<Context>) -> Result<Action, Error> {
     let span = tracing::info_span!("job", build_job = %job.name_any(), job_uuid = job.job_uuid().unwrap_or("standalone"));
     async {
+        let begin = Instant::now();
         let result = round(&job, &context).await;
+        context.telemetry.metrics.jobs.round(begin.elapsed(), result.is_ok());
         match &result {
             Ok(_) => context.failures.clear(&job),
             Err(error) => tracing::warn!(error = %bk_ops::report::one_line(error), "trying again later"),
@@ -50,6 +52,7 @@ pub(super) async fn reconcile(job: Arc<BuildJob>, context: Arc<Context>) -> Resu
 }
 
 async fn round(job: &BuildJob, context: &Context) -> Result<Action, Error> {
+    context.recalls.note(job, |recall| recall.meet(job, Timestamp::now()));
     let recall = context.recalls.of(job);
     let version = job.resource_version();
     let outdated = recall.is_outdated(version.as_deref());
@@ -71,6 +74,7 @@ async fn round(job: &BuildJob, context: &Context) -> Result<Action, Error> {
         unreadable: observation.unreadable.clone(),
         now: Timestamp::now(),
     };
+    context.recalls.note(job, |recall| recall.witness(&seen));
     let decision = decide(&seen, &context.rules);
     listen(context, job, &decision);
     Ok(match act::perform(context, &seen, &decision).await? {
@@ -88,18 +92,17 @@ fn listen(context: &Context, job: &BuildJob, decision: &Decision) {
     let Some(uuid) = observe::uuid(job) else {
         return;
     };
-    let object = ObjectRef::from_obj(job);
     if job.is_terminal() {
-        context.remote.forget(&object);
+        context.remote.forget(job);
     } else {
-        context.remote.want(object, uuid, decision.ask_remote);
+        context.remote.want(job, uuid, decision.ask_remote);
     }
 }
 
 /// When to try again after a failure: soon at first, then ever later, per object.
 #[allow(clippy::needless_pass_by_value, reason = "the runtime's signature")]
 pub(super) fn error_policy(job: Arc<BuildJob>, error: &Error, context: Arc<Context>) -> Action {
-    let delay = context.failures.next_delay(&job, &context.jobs);
+    let delay = context.failures.next_delay(&job);
     Action::requeue(error.retry_after().map_or(delay, |asked| asked.max(delay)))
 }
 
@@ -111,17 +114,49 @@ impl Failures {
     const FIRST: Duration = Duration::from_millis(200);
     const LONGEST: Duration = Duration::from_secs(30);
 
-    fn next_delay(&self, job: &BuildJob, jobs: &Cache<BuildJob>) -> Duration {
+    fn next_delay(&self, job: &BuildJob) -> Duration {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A BuildJob that was deleted never succeeds again.
-        failures.retain(|object, _| jobs.get(object).is_some());
         let count = failures.entry(ObjectRef::from_obj(job)).or_default();
         let delay = Self::FIRST.saturating_mul(2_u32.saturating_pow(*count)).min(Self::LONGEST);
         *count += 1;
         delay
     }
 
-    fn clear(&self, job: &BuildJob) {
+    /// Forgets the failures of one that has succeeded, or is gone.
+    pub(super) fn clear(&self, job: &BuildJob) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&ObjectRef::from_obj(job));
+    }
+
+    /// Forgets those that went unseen.
+    pub(super) fn retain(&self, jobs: &Cache<BuildJob>) {
+        let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.retain(|object, _| jobs.get(object).is_some());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cache::cache;
+
+    #[test]
+    fn failures_are_counted_for_each_and_forgotten_with_it() {
+        let failures = Failures::default();
+        let job = |name: &str| {
+            let mut job = BuildJob::new(name, bk_api::BuildJobSpec::default());
+            job.metadata.namespace = Some("ci".to_owned());
+            job
+        };
+        let delays = [(); 10].map(|()| failures.next_delay(&job("a")));
+        assert_eq!(
+            (delays[0], delays[1], delays[9]),
+            (Failures::FIRST, Failures::FIRST * 2, Failures::LONGEST)
+        );
+        assert_eq!(failures.next_delay(&job("b")), Failures::FIRST);
+        failures.clear(&job("a"));
+        assert_eq!(failures.next_delay(&job("a")), Failures::FIRST);
+        let (none, _feed) = cache();
+        failures.retain(&none);
+        assert_eq!(failures.next_delay(&job("b")), Failures::FIRST);
     }
 }

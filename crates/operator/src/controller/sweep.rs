@@ -3,12 +3,9 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use bk_api::BuildJob;
-use bk_plan::orphans;
+use bk_plan::{origin::Origin, orphans};
 use jiff::Timestamp;
-use k8s_openapi::{
-    api::{batch::v1::Job, core::v1::Pod},
-    serde::de::DeserializeOwned,
-};
+use k8s_openapi::serde::de::DeserializeOwned;
 use kube::{
     Api, Resource, ResourceExt, api::PropagationPolicy, core::NamespaceResourceScope,
     runtime::reflector::ObjectRef,
@@ -27,8 +24,8 @@ pub(super) async fn run(context: Arc<Context>) {
     context.pods.complete().await;
     context.batch_jobs.complete().await;
     loop {
-        pods = search::<Pod>(&context, &context.pods, &pods).await;
-        jobs = search::<Job>(&context, &context.batch_jobs, &jobs).await;
+        pods = search(&context, &context.pods, &pods).await;
+        jobs = search(&context, &context.batch_jobs, &jobs).await;
         tokio::time::sleep(INTERVAL).await;
     }
 }
@@ -36,13 +33,13 @@ pub(super) async fn run(context: Arc<Context>) {
 /// Finds what belongs to nobody, and removes what was found before. Returns what was found.
 async fn search<K>(context: &Context, cache: &Cache<K>, before: &HashSet<String>) -> HashSet<String>
 where
-    K: Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
+    K: Origin + Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
     K: Clone + std::fmt::Debug + DeserializeOwned + 'static,
 {
     let now = Timestamp::now();
     let mut found = HashSet::new();
     for object in cache.all() {
-        let Some(name) = orphans::made_for(object.meta()) else { continue };
+        let Some(name) = object.made_for() else { continue };
         let build_job = context.jobs.get(&ObjectRef::new(name).within(&context.namespace));
         let Some(uid) = object.uid() else { continue };
         if !orphans::is_orphan(object.meta(), build_job.as_deref(), now) {
@@ -78,5 +75,5 @@ where
     }
     let name = meta.name.as_deref().unwrap_or_default();
     tracing::warn!(kind = %K::kind(&()), name, build_job, "belongs to no BuildJob and is removed");
-    workload::delete::<K>(context, name, uid, PropagationPolicy::Background).await
+    workload::delete::<K>(context, name, uid, PropagationPolicy::Background, None).await
 }

@@ -6,36 +6,22 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use bk_api::{
-    BuildJob,
-    config::{Config, PodConfig, ResourceClasses},
-    crds,
-};
+use bk_api::{BuildJob, config::Config, crds};
 use bk_plan::{
     pod::{self, PodSettings},
     surroundings::Surroundings,
 };
 use serde_json::{Value, json};
 
-use crate::{operator, output};
+use crate::{blocks::fenced, operator, output};
 
 const README: &str = include_str!("../../../../README.md");
 const CONFIGURATION: &str = include_str!("../../../../docs/configuration.md");
 
-/// The fenced blocks of a language in a document, without the indentation of the list that they are in.
+/// The fenced blocks of a language in a document.
 pub(crate) fn blocks(document: &str, language: &str) -> Vec<String> {
-    let mut blocks = Vec::new();
-    let mut lines = document.lines();
-    while let Some(line) = lines.next() {
-        let Some(indent) = line.strip_suffix(&format!("```{language}")) else { continue };
-        let body: Vec<_> = lines
-            .by_ref()
-            .take_while(|line| line.trim() != "```")
-            .map(|line| line.strip_prefix(indent).unwrap_or(line))
-            .collect();
-        blocks.push(body.join("\n") + "\n");
-    }
-    blocks
+    let blocks = fenced(document).into_iter().filter(|block| block.language == language);
+    blocks.map(|block| block.body).collect()
 }
 
 /// What the shell commands of a document hand to `kubectl apply -f -`.
@@ -49,16 +35,19 @@ pub(crate) fn yaml(text: &str) -> Value {
     serde_saphyr::from_str(text).unwrap_or_else(|error| panic!("{error}\n{text}"))
 }
 
+/// Checks that a page has a table with every field and its default.
+pub(crate) fn check_defaults(page: &str, defaults: &Value) {
+    for (field, value) in defaults.as_object().expect("a configuration is an object") {
+        let row = page.lines().find(|line| line.starts_with(&format!("| `{field}` |")));
+        let default =
+            row.and_then(|row| row.split('|').nth(2)).unwrap_or_else(|| panic!("{field} is missing"));
+        assert_eq!(&yaml(default.trim().trim_matches('`')), value, "{field}");
+    }
+}
+
 /// What pods are made with.
 pub(crate) fn settings() -> PodSettings {
-    PodSettings {
-        config: PodConfig::default(),
-        resource_classes: ResourceClasses::new(),
-        endpoint: "http://buildkite".to_owned(),
-        shim_config_map: "shim".to_owned(),
-        architecture: bk_api::config::Architecture::OWN,
-        queue: "bk-operator".to_owned(),
-    }
+    PodSettings::of(&Config::default(), "http://buildkite", "shim".to_owned())
 }
 
 /// The pod of a BuildJob, which must have nothing in it that is not understood.
@@ -129,7 +118,7 @@ pub(crate) fn quoted(text: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn every_setting_is_in_the_reference() {
-    for key in ["job_spawner_config", "pod_config"] {
+    for key in ["job_spawner_config", "pod_config", "repo_syncer_config", "validation_config"] {
         let data = BTreeMap::from([(key.to_owned(), "nonsense: 1".to_owned())]);
         let refusal = Config::from_data(&data).unwrap_err().to_string();
         let (_, expected) = refusal.split_once("expected one of").expect("it lists what it knows");

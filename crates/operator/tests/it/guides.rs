@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::documents::{blocks, quoted, read_config, settings, yaml};
 
 const BUILD_JOBS: &str = include_str!("../../../../docs/build-jobs.md");
+const METRICS: &str = include_str!("../../../../docs/metrics.md");
 const CLUSTERS: &str = include_str!("../../../../docs/heterogeneous-clusters.md");
 
 /// What a guide shows.
@@ -106,7 +107,7 @@ fn check(guide: &Guide) {
 #[test]
 fn jobs_in_the_guide_to_build_jobs_become_pods() {
     let guide = read(BUILD_JOBS);
-    assert_eq!((guide.jobs.len(), guide.found.environments.len()), (4, 3));
+    assert_eq!((guide.jobs.len(), guide.found.environments.len()), (5, 4));
     check(&guide);
 }
 
@@ -120,7 +121,8 @@ fn jobs_in_the_guide_to_clusters_become_pods() {
 
 #[test]
 fn every_field_is_in_the_guide() {
-    for crd in crds::all() {
+    // Mirrors have a guide of their own.
+    for crd in crds::all().into_iter().filter(|crd| crd.spec.names.kind != "RepoMirror") {
         let crd = serde_json::to_value(crd).expect("definitions serialise");
         let schema =
             &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
@@ -132,4 +134,50 @@ fn every_field_is_in_the_guide() {
             assert!(named.any(|name| name == field), "{field} of {}", crd["spec"]["names"]["kind"]);
         }
     }
+}
+
+/// A job's containers know the trace that they are part of, as the guide to it says.
+#[test]
+fn agents_join_the_trace_of_their_job() {
+    let config = blocks(METRICS, "yaml").into_iter().next().expect("it shows a configuration");
+    let config = read_config(&yaml(&config));
+    let settings = PodSettings::of(&config, "http://buildkite", "shim".to_owned());
+    let uuid = "0198f0a0-7b1e-4c3d-9a55-2f6e8d7c1b0a";
+    let job = json!({ "metadata": { "name": "a" }, "spec": { "buildkite": { "jobUUID": uuid }, "source": { "repo": "r" } } });
+    let job: BuildJob = serde_json::from_value(job).expect("a BuildJob");
+    let rendered = pod::render(&job, 0, &Surroundings::default(), &settings).expect("it becomes a pod");
+    let containers = rendered.spec.expect("a pod has a spec").containers;
+    let parents = containers.iter().flat_map(|container| container.env.iter().flatten());
+    let parents: Vec<_> = parents.filter(|var| var.name == "BUILDKITE_TRACING_TRACEPARENT").collect();
+    assert!(!parents.is_empty(), "{containers:#?}");
+    for parent in parents {
+        let value = parent.value.as_deref().unwrap_or_default();
+        assert!(value.starts_with(&format!("00-{}-", uuid.replace('-', ""))), "{value}");
+    }
+}
+
+/// Every rule that the guide shows is one, and its example is refused for the reason it gives.
+#[test]
+fn rules_of_the_guide_to_admission_do_what_it_says() {
+    const ADMISSION: &str = include_str!("../../../../docs/admission.md");
+    let config = read_config(&yaml(&blocks(ADMISSION, "yaml").remove(0)));
+    let validation = &config.validation;
+    assert_eq!((validation.rules.len(), validation.node_classes.len()), (3, 1));
+    let job = |pipeline: &str, queue: &str, spec: Value| -> BuildJob {
+        let mut spec = spec;
+        let uuid = "0198f0a0-7b1e-4c3d-9a55-2f6e8d7c1b0a";
+        spec["buildkite"] = json!({"jobUUID": uuid, "queue": queue, "pipeline": pipeline});
+        understood(&json!({"apiVersion": "buildkite-operator.dev/v1alpha1", "kind": "BuildJob",
+            "metadata": {"name": "a", "namespace": "ci"}, "spec": spec}))
+    };
+    let refused = |job: &BuildJob| {
+        let pod = pod::render(job, 0, &Surroundings::default(), &settings()).expect("it becomes a pod");
+        bk_plan::admission::rules::refusal(job, Some(&pod), validation).map(|verdict| verdict.message)
+    };
+    let gpu = json!({"resources": {"limits": {"nvidia.com/gpu": "1"}}});
+    assert_eq!(refused(&job("web", "gpu", gpu.clone())), None);
+    let told = refused(&job("web", "default", gpu)).expect("it is refused");
+    assert_eq!(told, "rules[1] of validation_config: GPUs are for the queue gpu");
+    let told = refused(&job("payments-api", "gpu", json!({}))).expect("it is refused");
+    assert_eq!(told, "rules[0] of validation_config: images come from registry.example.com");
 }

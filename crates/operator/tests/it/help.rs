@@ -10,10 +10,25 @@ fn the_commands() {
     Usage: buildkite-operator <COMMAND>
 
     Commands:
-      run   Take jobs from Buildkite and run them, until told to stop
-      plan  Print the pod that a job becomes, without a cluster
-      crds  Print the custom resource definitions, for `kubectl apply -f -`
-      help  Print this message or the help of the given subcommand(s)
+      run                Take jobs from Buildkite and run them, until told to stop
+      run-job            Run one command as a BuildJob, print its log, and exit with its status
+      plan               Print the pod that a job becomes, without a cluster or as one would have it
+      lint               Find what is wrong with pipelines and manifests, without a cluster
+      migrate            Turn settings of agent-stack-k8s into values of the operator's chart
+      completion         Print what a shell needs to complete command lines
+      get                List BuildJobs, BuildEnvironments or RepoMirrors
+      describe           Tell all that is known about a job
+      logs               Print what the containers of a job print
+      cancel             End jobs before their time
+      top                Show queues, phases and why jobs wait, as they are now
+      doctor             Check whether an installation can work, and say what to do
+      log-exporter       Send what a job writes to the sinks of its pod, as the environment tells
+      artifact-exporter  Upload the files of a job's directory as artifacts, as the environment tells
+      metrics-exporter   Serve or send the metrics in a job's directory, as the environment tells
+      crds               Print the custom resource definitions, for `kubectl apply -f -`
+      repo-syncer        Keep the mirrors that RepoMirrors ask for, until told to stop
+      repo-mirror        Prepare a job's checkout from mirrors, and succeed in any case
+      help               Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help
@@ -28,21 +43,47 @@ fn without_a_command_the_help_is_shown_and_it_is_a_failure() {
     assert_eq!(shown, output(operator().arg("--help")));
 }
 
+/// kubectl runs programs that are called `kubectl-NAME`.
+#[test]
+fn as_a_plugin_of_kubectl_it_calls_itself_so() {
+    let directory = tempfile::TempDir::new().expect("a directory of our own");
+    let link = directory.path().join("kubectl-buildkite");
+    std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_buildkite-operator"), &link).expect("a link");
+    let help = output(assert_cmd::Command::new(&link).args(["lint", "-h"]).env_clear());
+    assert!(help.contains("\nUsage: kubectl buildkite lint [OPTIONS] <FILE>...\n"), "{help}");
+}
+
+#[test]
+fn shells_can_complete_its_command_lines() {
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let script = output(operator().args(["completion", shell]));
+        assert!(script.contains("buildkite-operator") && script.contains("run-job"), "{shell}");
+    }
+}
+
 #[test]
 fn options_of_plan() {
     insta::assert_snapshot!(output(operator().args(["plan", "-h"])), @"
-    Print the pod that a job becomes, without a cluster
+    Print the pod that a job becomes, without a cluster or as one would have it
 
     Usage: buildkite-operator plan [OPTIONS] --job <FILE>
 
     Options:
-          --job <FILE>       The job: JSON as Buildkite gives it (`{id, command, env, agent_query_rules,
-                             priority}`), or a BuildJob; `-` for standard input
-          --config <FILE>    The ConfigMap `buildkite-operator-config` [default: the operator's
-                             defaults]
-          --with <FILE>      BuildEnvironments and PodTemplates that the job refers to
-      -o, --output <OUTPUT>  How to print the pod [default: yaml] [possible values: yaml, json]
-      -h, --help             Print help
+          --job <FILE>         The job: JSON as Buildkite gives it (`{id, command, env,
+                               agent_query_rules, priority}`), or a BuildJob; `-` for standard input
+          --config <FILE>      The ConfigMap `buildkite-operator-config` [default: the operator's
+                               defaults]
+          --with <FILE>        BuildEnvironments and PodTemplates that the job refers to
+      -o, --output <OUTPUT>    How to print the pod [default: yaml] [possible values: yaml, json]
+          --cluster            Take configuration, BuildEnvironments and PodTemplates from the operator
+                               in a cluster, have its API server check the pod, and tell which nodes it
+                               fits
+      -n, --namespace <NAME>   Namespace to work in [default: the kubeconfig's] [env:
+                               BUILDKITE_JOB_NAMESPACE]
+          --kubeconfig <FILE>  Kubeconfig to use [default: $KUBECONFIG, ~/.kube/config or the pod's
+                               service account]
+          --context <NAME>     Context of the kubeconfig [default: its current one]
+      -h, --help               Print help
     ");
 }
 
@@ -54,27 +95,55 @@ fn options_of_run() {
     Usage: buildkite-operator run [OPTIONS]
 
     Options:
-          --token <TOKEN>        Buildkite agent token [default: the one in the job namespace's agent
-                                 token Secret] [env: BUILDKITE_AGENT_TOKEN]
-      -n, --namespace <NAME>     Namespace for BuildJobs and their pods [default: the operator's own]
-                                 [env: BUILDKITE_JOB_NAMESPACE]
-          --kubeconfig <FILE>    Kubeconfig to use [default: $KUBECONFIG, ~/.kube/config or the pod's
-                                 service account]
-          --agent-image <IMAGE>  Image with the Buildkite agent, git and ssh [default:
-                                 buildkite/agent:3.137.2] [env: BUILDKITE_AGENT_IMAGE]
-          --endpoint <URL>       Buildkite's Agent API, as seen from the operator and from pods
-                                 [default: https://agent.buildkite.com/v3] [env:
-                                 BUILDKITE_AGENT_ENDPOINT]
-          --queue <KEY>          Queue to take jobs from [default: bk-operator] [env: BUILDKITE_QUEUE]
-          --max-in-flight <N>    The most jobs to have under way at once [default: 25] [env:
-                                 BUILDKITE_MAX_IN_FLIGHT]
-          --shim <FILE>          The shim to run in job containers [default: buildkite-shim beside this
-                                 program] [env: BUILDKITE_SHIM]
-          --log-format <FORMAT>  Format of log lines [env: LOG_FORMAT] [default: human] [possible
-                                 values: human, json]
-          --log-level <FILTER>   What to log: a level (error, warn, info, debug, trace) or filters such
-                                 as `info,kube=debug` [env: LOG_LEVEL] [default: info]
-      -h, --help                 Print help (see more with '--help')
+          --token <TOKEN>           Buildkite token: the agent token, or with `intake: graphql` the API
+                                    token [default: the one in its Secret in the job namespace]
+          --agent-token <TOKEN>     Buildkite agent token, where --token is none [default: the one in
+                                    its Secret in the job namespace] [env: BUILDKITE_AGENT_TOKEN]
+      -n, --namespace <NAME>        Namespace for BuildJobs and their pods [default: the operator's own]
+                                    [env: BUILDKITE_JOB_NAMESPACE]
+          --kubeconfig <FILE>       Kubeconfig to use [default: $KUBECONFIG, ~/.kube/config or the pod's
+                                    service account]
+          --agent-image <IMAGE>     Image with the Buildkite agent, git and ssh [default:
+                                    buildkite/agent:3.137.2] [env: BUILDKITE_AGENT_IMAGE]
+          --operator-image <IMAGE>  This program's own image, for containers beside the job that run it
+                                    [default: that of its Deployment] [env: BUILDKITE_OPERATOR_IMAGE]
+          --endpoint <URL>          Buildkite's Agent API, as seen from the operator and from pods
+                                    [default: https://agent.buildkite.com/v3] [env:
+                                    BUILDKITE_AGENT_ENDPOINT]
+          --queue <KEY>             Queue to take jobs from [default: bk-operator] [env:
+                                    BUILDKITE_QUEUE]
+          --max-in-flight <N>       The most jobs to have under way at once [default: 25] [env:
+                                    BUILDKITE_MAX_IN_FLIGHT]
+          --shim <FILE>             The shim to run in job containers [default: buildkite-shim beside
+                                    this program] [env: BUILDKITE_SHIM]
+          --listen <ADDRESS>        Where to answer requests for /metrics, /healthz and /readyz, such as
+                                    127.0.0.1:8080 [default: nowhere] [env: BUILDKITE_LISTEN]
+          --deployment <NAME>       Deployment that this operator is of, so that only its last replica
+                                    deregisters the queues [env: BUILDKITE_OPERATOR_DEPLOYMENT]
+          --lease <NAME>            Lease that says which of several replicas works; the others stand by
+                                    [default: none, there is one] [env: BUILDKITE_OPERATOR_LEASE]
+          --otlp-endpoint <URL>     Where to send traces of jobs by OTLP over HTTP, such as
+                                    http://collector:4318 [default: nowhere] [env:
+                                    OTEL_EXPORTER_OTLP_ENDPOINT]
+          --otlp-headers <HEADERS>  Headers to send along, as in NAME=VALUE,NAME=VALUE [env:
+                                    OTEL_EXPORTER_OTLP_HEADERS]
+          --webhook-listen <ADDR>   Where to answer the API server's questions about BuildJobs and
+                                    BuildEnvironments, such as 0.0.0.0:8443 [default: nowhere] [env:
+                                    BUILDKITE_WEBHOOK_LISTEN]
+          --webhook-host <HOST>     Names and addresses by which the API server calls the webhooks, for
+                                    the certificate that the operator makes [env:
+                                    BUILDKITE_WEBHOOK_HOST]
+          --webhook-name <NAME>     Secret in the operator's namespace that holds that certificate, and
+                                    the webhook configurations that are to trust it, all of one name
+                                    [env: BUILDKITE_WEBHOOK_NAME] [default: buildkite-operator-webhook]
+          --webhook-certs <DIR>     Directory with a certificate of yours, tls.crt and tls.key, as
+                                    cert-manager makes it [default: the operator makes one] [env:
+                                    BUILDKITE_WEBHOOK_CERTS]
+          --log-format <FORMAT>     Format of log lines [env: LOG_FORMAT] [default: human] [possible
+                                    values: human, json]
+          --log-level <FILTER>      What to log: a level (error, warn, info, debug, trace) or filters
+                                    such as `info,kube=debug` [env: LOG_LEVEL] [default: info]
+      -h, --help                    Print help (see more with '--help')
     ");
 }
 
@@ -111,7 +180,7 @@ fn the_default_agent_image_and_queue_are_the_ones_in_the_help() {
     let config = bk_api::config::Config::default();
     for value in [
         config.pods.agent_image.as_str(),
-        config.spawner.queue.as_str(),
+        bk_api::config::DEFAULT_QUEUE,
         &config.spawner.max_in_flight.to_string(),
         bk_buildkite::client::DEFAULT_ENDPOINT,
     ] {

@@ -71,6 +71,17 @@ fn a_job_as_buildkite_gives_it_becomes_its_pod() {
 }
 
 #[test]
+fn options_of_the_step_count() {
+    let plugins =
+        json!([{ "buildkite-operator#v0.0.1": { "image": "golang:1.25", "tolerations": ["spot"] } }]);
+    let env = json!({ "BK_OPERATOR_IMAGE": "node:24", "BUILDKITE_PLUGINS": plugins.to_string() });
+    let pod = Files::new().plan(&job(&env), &[]);
+    assert_eq!(container(&pod, "container-0")["image"], "golang:1.25");
+    let tolerations = pod["spec"]["tolerations"].as_array().expect("it has tolerations");
+    assert!(tolerations.contains(&json!({ "key": "spot", "operator": "Exists" })), "{tolerations:?}");
+}
+
+#[test]
 fn the_same_pod_is_printed_as_yaml() {
     let files = Files::new();
     let expected = files.plan(&job(&json!({})), &[]);
@@ -101,6 +112,7 @@ fn a_build_job_becomes_its_pod() {
 
 #[rstest]
 #[case::plugins(json!({"BUILDKITE_PLUGINS": "["}), "BUILDKITE_PLUGINS is not a list of plugins")]
+#[case::option(json!({"BK_OPERATOR_IMGE": "x"}), "BK_OPERATOR_IMGE: there is no such option; did you mean `BK_OPERATOR_IMAGE`?")]
 #[case::field(
     json!({"BUILDKITE_PLUGINS": r#"[{"kubernetes": {"podSpec": {"containers": [{"image": 1}]}}}]"#}),
     "spec.kubernetes.podSpec.containers[0].image: invalid type: integer `1`, expected a string"
@@ -134,4 +146,23 @@ fn a_file_that_cannot_be_read_is_named() {
     let failure = operator().args(["plan", "--job=/nowhere/job.json"]).assert().code(1).stdout("");
     let text = String::from_utf8_lossy(&failure.get_output().stderr).into_owned();
     assert_eq!(text, "error: cannot read /nowhere/job.json: No such file or directory (os error 2)\n");
+}
+
+#[test]
+fn a_job_is_held_to_the_rules_and_to_the_terms_of_its_queue() {
+    let files = Files::new();
+    let config = |key: &str, document: &str| json!({ key: document }).to_string();
+    let rules = config(
+        "validation_config",
+        "rules: [{expression: 'self.spec.command != \"make test\"', message: no tests here}]",
+    );
+    let refusal = files.refusal(&job(&json!({})), &[("--config", &rules)]);
+    assert!(refusal.contains("no tests here"), "{refusal}");
+
+    let queues = config(
+        "job_spawner_config",
+        "queues: [{key: bk-operator, defaults: {image: main}}, {key: linux, defaults: {image: other}}]",
+    );
+    let pod = files.plan(&job(&json!({})), &[("--config", &queues)]);
+    assert_eq!(container(&pod, "container-0")["image"], "other");
 }

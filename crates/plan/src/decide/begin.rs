@@ -3,8 +3,10 @@
 use bk_api::{BuildJobStatus, Phase, build_job::WorkloadKind};
 use jiff::SignedDuration;
 
-use super::{Action, Case, Decision, start};
-use crate::{batch, pod, recall::Creation, remote::RemoteState, verdicts};
+use super::{Action, Case, Decision, Timeouts, start};
+use crate::{
+    admission::rules, batch, exporters, plugin, pod, recall::Creation, remote::RemoteState, verdicts,
+};
 
 pub(super) fn decide(case: &Case<'_>) -> Decision {
     let was_created = match case.seen.creation {
@@ -12,37 +14,22 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
         Creation::Failed { retry_at } if case.seen.now < retry_at => {
             return Decision::wait(!case.is_standalone(), retry_at.duration_since(case.seen.now));
         }
-        // An answer that did not come may have been a yes: then the pod was seen.
-        Creation::Failed { .. } => case.status.phase != Phase::Pending,
+        Creation::Failed { .. } => false,
         Creation::Unknown => case.status.pod_name.is_some() || case.status.job_name.is_some(),
     };
     if was_created {
-        return vanished(case);
+        return case.gone(None, replace);
     }
-    match (case.remote_state(), case.seen.job.job_uuid()) {
-        (Some(RemoteState::Unknown), Some(uuid)) => {
-            return case.conclude((Phase::Failed, verdicts::unknown_job(uuid)));
-        }
+    match case.remote_state() {
+        Some(RemoteState::Unknown) => return case.unknown(),
         // A pod could do nothing but be refused.
-        (Some(RemoteState::Acquired), _) => return case.lose(verdicts::agent_elsewhere()),
+        Some(RemoteState::Acquired) => return case.lose(verdicts::agent_elsewhere()),
         _ => {}
     }
     if let Some(error) = &case.seen.unreadable {
         return case.fail_unacquired(verdicts::unreadable_plugins(error));
     }
     create(case, &case.current())
-}
-
-/// There was a pod, or may have been one, and it does not exist.
-fn vanished(case: &Case<'_>) -> Decision {
-    if case.is_standalone() {
-        return case.conclude((Phase::Failed, verdicts::lost(None)));
-    }
-    match case.fresh_remote() {
-        None => Decision::wait(true, SignedDuration::from_secs(1)),
-        Some(RemoteState::Waiting) => replace(case),
-        Some(_) => case.lose(verdicts::lost(None)),
-    }
 }
 
 /// No agent has taken the job: another pod costs nobody anything.
@@ -61,6 +48,7 @@ pub(super) fn replace(case: &Case<'_>) -> Decision {
         pod_created_at: None,
         started_at: None,
         conditions: Vec::new(),
+        exporters: Vec::new(),
         ..case.status.clone()
     };
     let mut decision = create(case, &status);
@@ -73,6 +61,10 @@ fn create(case: &Case<'_>, status: &BuildJobStatus) -> Decision {
         Ok(pod) => pod,
         Err(error) => return case.fail_unacquired(verdicts::invalid_spec(&error)),
     };
+    // Whoever creates a BuildJob while no webhook looks does not get around the rules.
+    if let Some(verdict) = rules::refusal(case.seen.job, Some(&pod), &case.rules.validation) {
+        return case.fail_unacquired(verdict);
+    }
     let name = pod.metadata.name.clone();
     let (announced, creation) = match case.workload() {
         WorkloadKind::Pod => {
@@ -88,13 +80,28 @@ fn create(case: &Case<'_>, status: &BuildJobStatus) -> Decision {
     // Nobody but the status could tell later that it had a pod.
     if case.is_standalone() && announced != *status {
         actions.push(Case::write(announced));
+    } else if lacks_something_unsaid(case) {
+        actions.push(Case::write(status.clone()));
     }
     actions.push(creation);
+    // Once, and only to authors who look at Buildkite.
+    if status.attempt == 0 && !case.is_standalone() {
+        actions.extend(exporters::remark(&case.seen.job.spec, &case.rules.pod).map(Action::Remark));
+    }
     Decision { actions, ask_remote: !case.is_standalone(), look_again: Some(start::SETTLING) }
+}
+
+/// Whether the job asks for something that it does not get, and its record does not say so yet. It may be the only record that it leaves.
+fn lacks_something_unsaid(case: &Case<'_>) -> bool {
+    let said = |condition: &str| case.status.conditions.iter().any(|own| own.type_ == condition);
+    exporters::missing(&case.seen.job.spec, &case.rules.pod).any(|missing| !said(missing.condition))
 }
 
 /// When Kubernetes itself ends and removes a Job, should the operator be gone by then.
 fn net(case: &Case<'_>) -> batch::Net {
     const MARGIN: SignedDuration = SignedDuration::from_hours(1);
-    batch::Net { active: None, finished: case.rules.failed_ttl + MARGIN }
+    let Timeouts { schedule, start, run, .. } = case.rules.timeouts;
+    // A Job is active from its creation on.
+    let active = plugin::time_limit(case.seen.job).or(run).map(|limit| schedule + start + limit + MARGIN);
+    batch::Net { active, finished: case.rules.failed_ttl + MARGIN }
 }

@@ -1,22 +1,33 @@
-//! The conditions of a BuildJob's status. They are brought up to date with every write, and are never a reason for one.
+//! The conditions of a BuildJob's status. They are brought up to date with every write, and but for `Warned` and `PodTaken` are
+//! never a reason for one.
 
-use bk_api::{BuildJobStatus, Phase};
+use bk_api::{BuildJobStatus, Phase, Verdict, VerdictCode};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::Case;
-use crate::{facts::PodFacts, remote::RemoteState};
+use crate::{exporters, facts::PodFacts, remote::RemoteState, verdicts};
 
 /// The pod exists. While it cannot be created, the reason says why.
 pub(super) const POD_CREATED: &str = "PodCreated";
 /// The pod is on a node.
-const SCHEDULED: &str = "Scheduled";
+pub(crate) const SCHEDULED: &str = "Scheduled";
 /// All containers of the pod have started.
 const STARTED: &str = "Started";
 /// An agent has the job. Jobs without Buildkite do not have this condition.
-const ACQUIRED: &str = "Acquired";
+pub(crate) const ACQUIRED: &str = "Acquired";
+/// Buildkite was told, before the end, of what the job is likely to fail. The reason is the verdict's code.
+const WARNED: &str = "Warned";
+/// The pod is being taken away from a job that runs. The reason is the code of the verdict that this leads to, unless the
+/// command ended by itself before.
+const POD_TAKEN: &str = "PodTaken";
 /// The job has ended. The reason is the verdict's code.
 const FINISHED: &str = "Finished";
+
+/// Whether an agent was known to have the job when the status was written.
+pub fn is_acquired(status: &BuildJobStatus) -> bool {
+    status.conditions.iter().any(|condition| condition.type_ == ACQUIRED && condition.status == "True")
+}
 
 /// What is to be said in one condition.
 struct Word<'a> {
@@ -36,6 +47,10 @@ pub(super) fn updated(case: &Case<'_>, mut status: BuildJobStatus) -> BuildJobSt
     if case.remote_state() == Some(RemoteState::Acquired) {
         let word = Word { kind: ACQUIRED, holds: true, reason: "AgentHasJob", message: "", since: None };
         set(case, &mut status, &word);
+    }
+    for missing in exporters::missing(&case.seen.job.spec, &case.rules.pod) {
+        let exporters::Missing { condition: kind, reason, message } = missing;
+        set(case, &mut status, &Word { kind, holds: false, reason, message: &message, since: None });
     }
     if let Some(verdict) = status.verdict.clone().filter(|_| status.phase.is_terminal()) {
         let (reason, message) = (verdict.code.as_str(), verdict.message.as_str());
@@ -85,6 +100,32 @@ pub(super) fn not_created(case: &Case<'_>, status: &mut BuildJobStatus, reason: 
 pub(super) fn not_created_since(status: &BuildJobStatus) -> Option<Timestamp> {
     let is_it = |condition: &&Condition| condition.type_ == POD_CREATED && condition.status == "False";
     status.conditions.iter().find(is_it).map(|condition| condition.last_transition_time.0)
+}
+
+/// Says that the pod is being taken away. It may be gone before its end is seen, and then nothing else says why.
+pub(super) fn pod_taken(case: &Case<'_>, status: &mut BuildJobStatus, facts: &PodFacts) {
+    let verdict = verdicts::lost(Some(facts));
+    let (reason, message) = (verdict.code.as_str(), verdict.message.as_str());
+    set(case, status, &Word { kind: POD_TAKEN, holds: true, reason, message, since: facts.deleting_since });
+}
+
+/// Why the pod was taken away, as far as it is on record.
+pub(super) fn why_pod_taken(status: &BuildJobStatus) -> Option<Verdict> {
+    let condition = status.conditions.iter().find(|condition| condition.type_ == POD_TAKEN)?;
+    let code = VerdictCode::ALL.iter().find(|code| code.as_str() == condition.reason)?;
+    Some(Verdict::new(*code, condition.message.clone()))
+}
+
+/// Says that Buildkite is told this before the end.
+pub(super) fn warned(case: &Case<'_>, status: &mut BuildJobStatus, verdict: &Verdict) {
+    let (reason, message) = (verdict.code.as_str(), verdict.message.as_str());
+    set(case, status, &Word { kind: WARNED, holds: true, reason, message, since: None });
+}
+
+/// Whether Buildkite was told this before the end.
+pub(super) fn is_warned(status: &BuildJobStatus, verdict: &Verdict) -> bool {
+    let says = |condition: &Condition| condition.type_ == WARNED && condition.message == verdict.message;
+    status.conditions.iter().any(says)
 }
 
 /// Sets a condition; its time stays as long as its status does.

@@ -3,18 +3,14 @@
 use bk_api::{BuildJobStatus, Phase, Verdict, VerdictCode, verdict::Course};
 use jiff::SignedDuration;
 
-use super::{Action, Case, Decision, begin, cleanup};
+use super::{Action, Case, Decision, begin, cleanup, conditions, ladder, pause, warning};
 use crate::{facts::PodFacts, remote::RemoteState, verdicts};
 
 /// How long the pod's own record of the end may lag behind Buildkite's.
 const LAG: SignedDuration = SignedDuration::from_secs(30);
 
-/// How long the kubelet may take to say why it has stopped a pod.
-const EXPLANATION: SignedDuration = SignedDuration::from_secs(10);
-
-/// How soon, and how late, to look again while Buildkite has not confirmed an end.
-const LATER: SignedDuration = SignedDuration::from_secs(5);
-const SOON: SignedDuration = SignedDuration::from_millis(500);
+/// How much later than the end of one container the kubelet may tell of that of another which came before it.
+const TOGETHER: SignedDuration = SignedDuration::from_secs(5);
 
 /// The end that Buildkite reports, if it does.
 pub(super) fn by_remote(case: &Case<'_>) -> Option<Decision> {
@@ -24,13 +20,20 @@ pub(super) fn by_remote(case: &Case<'_>) -> Option<Decision> {
         RemoteState::TimedOut => Some(case.conclude(verdicts::timed_out())),
         RemoteState::NeverRan => Some(case.conclude(verdicts::never_ran())),
         RemoteState::Finished => Some(match &case.seen.pod {
+            // Another agent ran the job to its end, and nothing ran here: the operator had slept over its reservation.
+            Some(facts) if verdicts::was_refused(facts) => {
+                case.conclude((Phase::Failed, verdicts::agent_elsewhere()))
+            }
             Some(facts) if facts.managed_ended() => by_exit_status(case, facts),
             // The agent reports the end a moment before the kubelet does.
             Some(_) if heard_lately(case) => Decision::wait(false, LAG),
             Some(facts) if facts.is_deleting() || facts.given_up.is_some() => {
                 case.lose(verdicts::lost(Some(facts)))
             }
-            _ => case.conclude(verdicts::result_unknown()),
+            _ => match conditions::why_pod_taken(&case.status) {
+                Some(verdict) => case.lose(verdict),
+                None => case.conclude(verdicts::result_unknown()),
+            },
         }),
         RemoteState::Waiting | RemoteState::Acquired | RemoteState::Unknown => None,
     }
@@ -47,33 +50,24 @@ pub(super) fn by_pod(case: &Case<'_>, facts: &PodFacts) -> Decision {
     if case.is_standalone() {
         return standalone(case, facts);
     }
-    let word = facts.ended_at().map_or_else(|| case.fresh_remote(), |ended| case.remote_after(ended));
-    match word {
+    match case.remote_since(facts.ended_at()) {
         // With its containers gone before it took the job, an agent must not take it any more.
         Some(RemoteState::Waiting) => not_acquired(case, facts),
-        Some(RemoteState::Acquired | RemoteState::Unknown) if facts.is_over() => {
-            case.lose(verdicts::lost(Some(facts)))
-        }
+        Some(RemoteState::Acquired) if facts.is_over() => case.lose(verdicts::lost(Some(facts))),
+        Some(RemoteState::Unknown) if facts.is_over() => case.unknown(),
         // The agent is about to report, or we are about to hear of it.
         _ => {
-            let waited =
-                facts.ended_at().map(|ended| case.seen.now.duration_since(ended)).unwrap_or_default();
-            Decision::wait(true, (waited / 4).clamp(SOON, LATER))
+            let mut decision = Decision::wait(true, pause::after(case, facts.ended_at()));
+            warning::add(case, facts, &mut decision);
+            decision
         }
     }
 }
 
 /// The pod does not go. What became of its containers cannot be known.
 pub(super) fn overdue(case: &Case<'_>, facts: &PodFacts) -> Decision {
-    if case.is_standalone() {
-        return standalone_lost(case, facts);
-    }
-    match case.fresh_remote() {
-        None => Decision::wait(true, SignedDuration::from_secs(1)),
-        // Its agent, should it live, is refused if another was quicker.
-        Some(RemoteState::Waiting) => begin::replace(case),
-        Some(_) => case.lose(verdicts::lost(Some(facts))),
-    }
+    // Its agent, should it live, is refused if another was quicker.
+    case.gone(Some(facts), begin::replace)
 }
 
 /// The containers that do the work have ended, and nobody will say more about it than they do.
@@ -82,7 +76,7 @@ fn by_exit_status(case: &Case<'_>, facts: &PodFacts) -> Decision {
         && facts.taken_away().is_none()
         && let Some(ended) = facts.ended_at()
     {
-        let left = EXPLANATION - case.seen.now.duration_since(ended);
+        let left = ladder::EXPLANATION - case.seen.now.duration_since(ended);
         if left.is_positive() {
             return Decision::wait(false, left);
         }
@@ -91,7 +85,7 @@ fn by_exit_status(case: &Case<'_>, facts: &PodFacts) -> Decision {
     let mut decision = case.conclude((phase, verdict.clone()));
     // Buildkite has an exit status from the agent, and nothing of what is behind it.
     let is_plain = matches!(verdict.code, VerdictCode::Passed | VerdictCode::CommandFailed);
-    if !is_plain && !case.is_standalone() {
+    if !is_plain && !case.is_standalone() && !conditions::is_warned(&case.status, &verdict) {
         decision.actions.push(Action::Notify(verdict));
     }
     decision
@@ -102,13 +96,15 @@ fn standalone(case: &Case<'_>, facts: &PodFacts) -> Decision {
         return by_exit_status(case, facts);
     }
     if facts.is_over() {
-        return standalone_lost(case, facts);
+        // The agent ends when the others have, and the kubelet may tell of its end first.
+        let told = facts.agent.ended_at().filter(|_| !facts.failed);
+        let left = told.map(|ended| TOGETHER - case.seen.now.duration_since(ended)).unwrap_or_default();
+        if left.is_positive() {
+            return Decision::wait(false, left);
+        }
+        return case.conclude((Phase::Failed, verdicts::lost(Some(facts))));
     }
     Decision::wait(false, LAG)
-}
-
-fn standalone_lost(case: &Case<'_>, facts: &PodFacts) -> Decision {
-    case.conclude((Phase::Failed, verdicts::lost(Some(facts))))
 }
 
 /// The pod ended and no agent ever took the job: clear the way for another pod, or give up.
@@ -119,7 +115,7 @@ fn not_acquired(case: &Case<'_>, facts: &PodFacts) -> Decision {
         return case.fail_unacquired(verdict);
     }
     let mut decision = Decision::wait(true, SignedDuration::from_secs(1));
-    if let Some(removal) = cleanup::remove_workload(case) {
+    if let Some(removal) = cleanup::make_way(case) {
         // Once it is gone, only the record can tell that it counts as an attempt.
         let recorded = case.status.pod_name.is_some();
         decision.actions.extend((!recorded).then(|| Case::write(case.current())));

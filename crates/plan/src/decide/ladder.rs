@@ -10,6 +10,9 @@ use crate::{
     remote::RemoteState,
 };
 
+/// How long the kubelet may take to say why it has stopped a pod.
+pub(super) const EXPLANATION: SignedDuration = SignedDuration::from_secs(10);
+
 /// A time limit that a pod is under.
 #[derive(Clone, Copy)]
 pub(super) struct Rung {
@@ -69,15 +72,23 @@ pub(super) fn until_broken(case: &Case<'_>, facts: &PodFacts) -> Option<SignedDu
     untaken.then(|| FOLLOWING - elapsed(case, container.ended_at()))
 }
 
+/// How long it may still turn out that an init container was stopped with its pod, and has not failed.
+pub(super) fn until_explained(case: &Case<'_>, facts: &PodFacts) -> Option<SignedDuration> {
+    let left = EXPLANATION - elapsed(case, Some(facts.stopped_init()?));
+    left.is_positive().then_some(left)
+}
+
 /// When it will be, if it is being deleted. A kubelet that still answers stops a pod that nobody has begun to use at
-/// once: if the cluster has given up its node, there is no point in waiting for the grace period.
+/// once: if the cluster has given up its node, there is no point in waiting for the grace period. An agent that has the job
+/// may be cut off from its cluster alone, and has a little longer.
 pub(super) fn until_overdue(case: &Case<'_>, facts: &PodFacts) -> Option<SignedDuration> {
     const SILENT_NODE: SignedDuration = SignedDuration::from_secs(15);
     let grace = case.rules.timeouts.terminate - elapsed(case, Some(facts.gone_by?));
     let node_lost = facts.disrupted.as_ref().is_some_and(|told| told.reason == "DeletionByTaintManager");
     let unused = case.remote_state() == Some(RemoteState::Waiting);
-    let silent = SILENT_NODE - elapsed(case, facts.deleting_since);
-    Some(if node_lost && unused { silent.min(grace) } else { grace })
+    let patience = if unused { SILENT_NODE } else { case.rules.timeouts.terminate };
+    let silent = patience - elapsed(case, facts.deleting_since);
+    Some(if node_lost { silent.min(grace) } else { grace })
 }
 
 /// How long what blocks a container may still pass. No image was wanted before there was a node, and those of

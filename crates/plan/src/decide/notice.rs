@@ -1,5 +1,6 @@
 //! What a job waits for, on its timeline in Buildkite: once per change that lasts, and not too often.
 
+use bk_api::BuildJobStatus;
 use jiff::{SignedDuration, Timestamp};
 
 use super::{Action, Case, Decision, ladder, not_at_once};
@@ -27,9 +28,14 @@ pub(super) fn add(case: &Case<'_>, decision: &mut Decision, reason: &str, since:
     }
 }
 
+/// Whether this is another reason to wait than the one on record.
+pub(super) fn is_news(reason: Option<&str>, recorded: &BuildJobStatus) -> bool {
+    reason.map(subject) != recorded.waiting_for.as_deref().map(subject)
+}
+
 /// What a reason is about. The kubelet puts the same failure in two ways by turns, as an attempt and as the pause
-/// after it, and the scheduler counts its nodes anew each time: that is no news.
-pub(super) fn subject(reason: &str) -> String {
+/// after it, and scheduler and quotas count anew each time: that is no news.
+pub fn subject(reason: &str) -> String {
     let about = reason.split(" cannot be ").next().unwrap_or(reason);
     about.chars().filter(|c| !c.is_ascii_digit()).collect()
 }

@@ -9,6 +9,10 @@ use crate::{recall::Creation, verdicts::Blocker};
 /// How long to leave a full quota alone, unless a pod of ours ends.
 const QUOTA: SignedDuration = SignedDuration::from_secs(30);
 
+/// How long to wait for the pod of a standalone job that may have been made: by then a watch that was broken shows it,
+/// and if it is gone, that it was there. A second one would run the command again.
+const DOUBT: SignedDuration = SignedDuration::from_secs(30);
+
 /// The shortest and the longest pause between two attempts otherwise.
 const PAUSES: (SignedDuration, SignedDuration) =
     (SignedDuration::from_secs(1), SignedDuration::from_secs(30));
@@ -22,6 +26,7 @@ pub(super) fn decide(case: &Case<'_>, blocker: &Blocker) -> Decision {
     }
     let pause = match code {
         VerdictCode::QuotaExceeded => QUOTA,
+        _ if blocker.doubtful && case.is_standalone() => DOUBT,
         _ => waited.clamp(PAUSES.0, PAUSES.1),
     };
     let mut decision = Decision::wait(!case.is_standalone(), pause.min(patience - waited));
@@ -30,7 +35,8 @@ pub(super) fn decide(case: &Case<'_>, blocker: &Blocker) -> Decision {
         code != VerdictCode::ApiServerUnavailable || matches!(case.seen.creation, Creation::Failed { .. });
     let status = obstructed(case, blocker);
     let names = |status: &BuildJobStatus| (status.pod_name.clone(), status.job_name.clone());
-    if lasts && status.waiting_for != case.status.waiting_for || names(&status) != names(&case.status) {
+    let is_news = notice::is_news(status.waiting_for.as_deref(), &case.status);
+    if lasts && is_news || names(&status) != names(&case.status) {
         decision.actions.push(Case::write(status));
     }
     // The next attempt is soon enough for a notice.
@@ -54,10 +60,9 @@ pub(super) fn patience(case: &Case<'_>, blocker: &Blocker) -> SignedDuration {
 /// The status while the pod cannot be created.
 fn obstructed(case: &Case<'_>, blocker: &Blocker) -> BuildJobStatus {
     let mut status = case.current();
-    // An answer that did not come may have been a yes: then the pod of a standalone job stays named.
-    let is_certain = blocker.verdict.code != VerdictCode::ApiServerUnavailable;
+    // The pod of a standalone job that may have been made stays named.
     let name = case.seen.job.metadata.name.as_deref().unwrap_or_default();
-    let name = (case.is_standalone() && !is_certain).then(|| names::pod(name, status.attempt));
+    let name = (case.is_standalone() && blocker.doubtful).then(|| names::pod(name, status.attempt));
     match case.workload() {
         WorkloadKind::Pod => status.pod_name = name,
         WorkloadKind::Job => status.job_name = name,

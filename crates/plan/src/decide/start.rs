@@ -4,19 +4,25 @@ use bk_api::{BuildJobStatus, Phase};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Case, Decision, WITHOUT_EVENT, ladder, not_at_once, notice};
+use super::{Case, Decision, conditions, ladder, not_at_once, notice, warning};
 use crate::{facts::PodFacts, remote::RemoteState, verdicts};
 
-/// How old Buildkite's word may become while an agent has the job. A node that has died says no more, an agent
-/// may hang, and the agent that has the job need not be ours: Buildkite alone hears of the end then.
-const LEASE: SignedDuration = SignedDuration::from_mins(5);
+/// How soon to look again at a job that runs: an event that is missed must not hold it for ever. A job of many hours
+/// must not cost many looks either, and what Buildkite hears of it wakes us.
+const WHILE_IT_RUNS: SignedDuration = SignedDuration::from_hours(1);
 
 /// How soon to look again while Buildkite is asked.
 const SOON: SignedDuration = SignedDuration::from_secs(5);
 
-/// How long a start, or an agent that is about to take the job, may take without being put on record. Times are
-/// rounded down to the second, so it may be one less.
+/// How soon to look what came of a creation, if nothing tells of it.
 pub(super) const SETTLING: SignedDuration = SignedDuration::from_secs(3);
+
+/// How long something may keep a pod from starting without being put on record: most of it passes.
+const HINDRANCE: SignedDuration = SignedDuration::from_secs(10);
+
+/// How long a start that nothing hinders may take, until an agent has the job, without being put on record: a job that succeeds
+/// is worth one status. Times are rounded down to the second, so it may be one less.
+const SLOW: SignedDuration = SignedDuration::from_mins(1);
 
 pub(super) fn decide(case: &Case<'_>, facts: &PodFacts) -> Decision {
     let acquired = case.seen.remote.filter(|remote| remote.state == RemoteState::Acquired);
@@ -29,10 +35,15 @@ pub(super) fn decide(case: &Case<'_>, facts: &PodFacts) -> Decision {
         return case.time_out(verdicts::run_timeout(rung.limit.as_secs()));
     }
     let mut decision = follow(case, facts);
-    let look_again = if let Some(remote) = acquired {
-        let left = LEASE - case.seen.now.duration_since(remote.asked_at);
-        decision.ask_remote = facts.is_deleting() || !left.is_positive();
-        if decision.ask_remote { SOON } else { left }
+    if is_running && facts.is_deleting() && conditions::why_pod_taken(&case.status).is_none() {
+        let mut status = case.current();
+        conditions::pod_taken(case, &mut status, facts);
+        // All that a status could say is in this one.
+        decision.actions = vec![Case::write(status)];
+    }
+    let look_again = if acquired.is_some() {
+        decision.ask_remote = facts.is_deleting();
+        if decision.ask_remote { SOON } else { WHILE_IT_RUNS }
     } else {
         // Until an agent has the job, only Buildkite knows whether it has been cancelled.
         decision.ask_remote = !case.is_standalone();
@@ -40,14 +51,18 @@ pub(super) fn decide(case: &Case<'_>, facts: &PodFacts) -> Decision {
     };
     let rung = rung.map(|rung| rung.left);
     let unsettled = Some(unsettled(case, facts))
-        .filter(|left| left.is_positive() && case.current().phase != case.status.phase);
+        .filter(|left| left.is_positive() && has_news(case, &case.current(), facts));
     let overdue = ladder::until_overdue(case, facts);
     let broken = ladder::until_broken(case, facts);
-    let look_again = [Some(look_again), rung, unsettled, overdue, broken].into_iter().flatten().min();
+    let explained = ladder::until_explained(case, facts);
+    let looks = [Some(look_again), rung, unsettled, overdue, broken, explained];
+    let look_again = looks.into_iter().flatten().min();
     decision.look_again = look_again.map(not_at_once);
-    if let Some(reason) = case.current().waiting_for.filter(|_| acquired.is_none()) {
+    let is_hindered = acquired.is_none() && explained.is_none() && is_hindered(facts);
+    if let Some(reason) = case.current().waiting_for.filter(|_| is_hindered) {
         notice::add(case, &mut decision, &reason, facts.created_at);
     }
+    warning::add(case, facts, &mut decision);
     decision
 }
 
@@ -62,6 +77,7 @@ fn give_up(case: &Case<'_>, facts: &PodFacts) -> Option<Decision> {
         return untaken.then(|| timed_out(case.rules.timeouts.start)).flatten();
     }
     if let Some(blocker) = verdicts::blocker(facts)
+        && ladder::until_explained(case, facts).is_none()
         && (blocker.permanent || !ladder::grace_left(case, facts).is_positive())
     {
         return Some(case.fail_unacquired(blocker.verdict));
@@ -73,12 +89,7 @@ fn give_up(case: &Case<'_>, facts: &PodFacts) -> Option<Decision> {
 /// Brings the status up to date, if there is something worth a write.
 fn follow(case: &Case<'_>, facts: &PodFacts) -> Decision {
     let status = case.current();
-    // What a pod waits for changes with every step of its start; only what lasts is worth a write.
-    let worth_writing = if status.phase == case.status.phase {
-        tells_more(&status, &case.status) && lasts(facts)
-    } else {
-        !unsettled(case, facts).is_positive()
-    };
+    let worth_writing = has_news(case, &status, facts) && !unsettled(case, facts).is_positive();
     let actions = if worth_writing { vec![Case::write(status)] } else { Vec::new() };
     Decision { actions, ..Decision::default() }
 }
@@ -86,31 +97,32 @@ fn follow(case: &Case<'_>, facts: &PodFacts) -> Decision {
 /// What a pod's facts make of a status.
 pub(super) fn progress(recorded: BuildJobStatus, facts: &PodFacts, now: Timestamp) -> BuildJobStatus {
     let started = facts.all_started();
+    let is_slow = facts.created_at.is_some_and(|created| now.duration_since(created) >= SLOW);
     BuildJobStatus {
         phase: if started || recorded.phase == Phase::Running { Phase::Running } else { Phase::Starting },
         pod_name: Some(facts.name.clone()),
         node_name: facts.node.clone(),
-        waiting_for: lasts(facts).then(|| verdicts::waiting_for(facts)).flatten(),
+        waiting_for: (is_hindered(facts) || is_slow).then(|| verdicts::waiting_for(facts)).flatten(),
         pod_created_at: facts.created_at.map(Time).or(recorded.pod_created_at.clone()),
         started_at: recorded.started_at.clone().or_else(|| started.then_some(Time(now))),
         ..recorded
     }
 }
 
-/// How long the next phase may still pass unrecorded: a step that the next one follows at once is not worth a write.
+/// How long what is new may still pass unrecorded: a step that the next one follows at once is not worth a write.
 fn unsettled(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
     if !facts.all_started() {
-        return if lasts(facts) {
-            SignedDuration::ZERO
-        } else {
-            SETTLING - ladder::elapsed(case, facts.created_at)
-        };
+        if let Some(left) = ladder::until_explained(case, facts) {
+            return left;
+        }
+        let limit = if is_hindered(facts) { HINDRANCE } else { SLOW };
+        return limit - ladder::elapsed(case, facts.created_at);
     }
     let taken = case.is_standalone() || case.remote_state() == Some(RemoteState::Acquired);
     if taken {
         SignedDuration::ZERO
     } else {
-        SETTLING - ladder::elapsed(case, facts.started_at.or(facts.created_at))
+        SLOW - ladder::elapsed(case, facts.started_at.or(facts.created_at))
     }
 }
 
@@ -122,7 +134,7 @@ fn deadline(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
         return if blocked { left.min(ladder::grace_left(case, facts)) } else { left };
     }
     if case.is_standalone() {
-        return WITHOUT_EVENT;
+        return WHILE_IT_RUNS;
     }
     let left = ladder::taken_by(case, facts).map(|by| by.duration_since(case.seen.now)).unwrap_or_default();
     // Afterwards it depends on Buildkite's next word.
@@ -130,12 +142,13 @@ fn deadline(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
 }
 
 /// Whether the pod is kept from starting by something that may stay.
-fn lasts(facts: &PodFacts) -> bool {
+fn is_hindered(facts: &PodFacts) -> bool {
     facts.unscheduled.is_some() || verdicts::blocker(facts).is_some()
 }
 
-/// Whether the job waits for something else than before.
-fn tells_more(new: &BuildJobStatus, old: &BuildJobStatus) -> bool {
-    let subject = |status: &BuildJobStatus| status.waiting_for.as_deref().map(notice::subject);
-    subject(new) != subject(old)
+/// Whether the job has come further, or is kept from it by something else than before. What a pod waits for otherwise
+/// changes with every step of its start.
+fn has_news(case: &Case<'_>, status: &BuildJobStatus, facts: &PodFacts) -> bool {
+    status.phase != case.status.phase
+        || is_hindered(facts) && notice::is_news(status.waiting_for.as_deref(), &case.status)
 }

@@ -1,6 +1,6 @@
 //! While the `batch/v1` Job around the pod shows none: wait for it, or find out that it is gone.
 
-use bk_api::{BuildJobStatus, Phase};
+use bk_api::BuildJobStatus;
 use jiff::SignedDuration;
 
 use super::{Case, Decision, WITHOUT_EVENT, cleanup, notice, obstacle, start};
@@ -18,7 +18,7 @@ pub(super) fn decide(case: &Case<'_>, batch: &BatchFacts) -> Decision {
     }
     // A Job that is suspended, or whose pod is lost, while it runs would make another and run the command again.
     if batch.has_run || batch.failed.is_some() || case.status.started_at.is_some() {
-        return without_pod(case);
+        return case.gone(None, replace);
     }
     if batch.is_suspended {
         // Whoever has suspended it decides how long that takes.
@@ -63,25 +63,13 @@ fn obstacle_to(batch: &BatchFacts) -> Option<Blocker> {
 /// Says what the job waits for, if that is news.
 fn explain(case: &Case<'_>, words: &str, look_again: SignedDuration) -> Decision {
     let mut decision = Decision::wait(!case.is_standalone(), look_again);
-    if case.status.waiting_for.as_deref() != Some(words) {
+    if notice::is_news(Some(words), &case.status) {
         let waiting_for = Some(words.to_owned());
         decision.actions.push(Case::write(BuildJobStatus { waiting_for, ..case.current() }));
     }
     let since = case.seen.batch.as_ref().and_then(|batch| batch.active_since);
     notice::add(case, &mut decision, words, since);
     decision
-}
-
-/// The Job had a pod, and it is gone.
-fn without_pod(case: &Case<'_>) -> Decision {
-    if case.is_standalone() {
-        return case.conclude((Phase::Failed, verdicts::lost(None)));
-    }
-    match case.fresh_remote() {
-        None => Decision::wait(true, SignedDuration::from_secs(1)),
-        Some(RemoteState::Waiting) => replace(case),
-        Some(_) => case.lose(verdicts::lost(None)),
-    }
 }
 
 /// No agent has taken the job: the Job makes room for another.
@@ -94,6 +82,6 @@ fn replace(case: &Case<'_>) -> Decision {
     // Once it is gone, only the record can tell that it counts as an attempt.
     let recorded = case.status.job_name.is_some();
     decision.actions.extend((!recorded).then(|| Case::write(case.current())));
-    decision.actions.extend(cleanup::remove_workload(case));
+    decision.actions.extend(cleanup::make_way(case));
     decision
 }

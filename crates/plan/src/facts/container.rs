@@ -5,6 +5,8 @@ use k8s_openapi::api::core::v1::{
     Container, ContainerState as KubeState, ContainerStateTerminated, ContainerStatus,
 };
 
+use crate::pod::is_sidecar;
+
 /// What matters about one container.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContainerFacts {
@@ -21,7 +23,7 @@ pub struct ContainerFacts {
     /// How often it was started again.
     pub restarts: i32,
     /// How it ended the last time, if it was started again since or is about to be.
-    pub last_end: Option<Ended>,
+    pub last_end: Option<Box<Ended>>,
 }
 
 /// What a container does.
@@ -37,7 +39,7 @@ pub enum ContainerState {
     /// It runs.
     Running,
     /// It has ended.
-    Ended(Ended),
+    Ended(Box<Ended>),
 }
 
 /// How a container ended.
@@ -66,11 +68,11 @@ impl ContainerFacts {
         Self {
             name: container.name.clone(),
             image: container.image.clone().unwrap_or_default(),
-            sidecar: container.restart_policy.as_deref() == Some("Always"),
+            sidecar: is_sidecar(container),
             state: ContainerState::of(status.and_then(|status| status.state.as_ref())),
             ready: status.is_some_and(|status| status.started.unwrap_or(status.ready)),
             restarts: status.map_or(0, |status| status.restart_count),
-            last_end: last_end.map(Ended::of),
+            last_end: last_end.map(Ended::of).map(Box::new),
         }
     }
 
@@ -108,7 +110,7 @@ impl ContainerFacts {
     pub fn end(&self) -> Option<&Ended> {
         match &self.state {
             ContainerState::Ended(end) => Some(end),
-            ContainerState::Waiting { .. } | ContainerState::Running => self.last_end.as_ref(),
+            ContainerState::Waiting { .. } | ContainerState::Running => self.last_end.as_deref(),
         }
     }
 
@@ -140,7 +142,7 @@ impl ContainerState {
             return Self::default();
         };
         if let Some(ended) = &state.terminated {
-            return Self::Ended(Ended::of(ended));
+            return Self::Ended(Box::new(Ended::of(ended)));
         }
         if state.running.is_some() {
             return Self::Running;

@@ -97,25 +97,29 @@ fn environment(job: &BuildkiteJob, name: &str, settings: &PodSettings) -> Vec<En
         // An agent with one job has no use for a stream of pings.
         env("BUILDKITE_AGENT_PING_MODE", "poll-only"),
         env("BUILDKITE_AGENT_ENDPOINT", &settings.endpoint),
-        EnvVar {
-            name: TOKEN_KEY.to_owned(),
-            value: None,
-            value_from: Some(EnvVarSource {
-                secret_key_ref: Some(SecretKeySelector {
-                    name: settings.config.agent_token_secret.clone(),
-                    key: TOKEN_KEY.to_owned(),
-                    optional: None,
-                }),
-                ..EnvVarSource::default()
-            }),
-        },
+        token(settings),
         env("BUILDKITE_AGENT_ACQUIRE_JOB", &job.job_uuid),
         redacted_vars(settings),
     ]);
     vars
 }
 
-fn from_field(name: &str, path: &str) -> EnvVar {
+/// The variable with the agent token, by reference to its Secret.
+pub(super) fn token(settings: &PodSettings) -> EnvVar {
+    let secret_key_ref = Some(SecretKeySelector {
+        name: settings.config.agent_token_secret.clone(),
+        key: TOKEN_KEY.to_owned(),
+        optional: None,
+    });
+    EnvVar {
+        name: TOKEN_KEY.to_owned(),
+        value: None,
+        value_from: Some(EnvVarSource { secret_key_ref, ..EnvVarSource::default() }),
+    }
+}
+
+/// A variable that Kubernetes fills with a field of the pod.
+pub(super) fn from_field(name: &str, path: &str) -> EnvVar {
     let field_ref =
         Some(ObjectFieldSelector { field_path: path.to_owned(), ..ObjectFieldSelector::default() });
     EnvVar {

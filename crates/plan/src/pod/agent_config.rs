@@ -48,6 +48,11 @@ struct Setting {
     bootstrap: Option<(&'static str, String)>,
 }
 
+/// Whether the agent's spans become part of a trace that others have begun.
+pub(super) fn joins_traces(config: &PodConfig) -> bool {
+    config.agent_config.as_ref().is_some_and(|agent| agent.tracing_propagate_traceparent == Some(true))
+}
+
 /// The settings as variables of `buildkite-agent start`.
 pub(super) fn start_env(config: &PodConfig) -> Vec<EnvVar> {
     let settings = config.agent_config.iter().flat_map(settings);
@@ -133,6 +138,19 @@ fn list(items: &[String]) -> Option<String> {
 fn additional_hooks_paths(config: &AgentConfig) -> Vec<String> {
     let volumes = config.additional_hooks.iter().map(|hooks| hooks.path.clone());
     config.additional_hooks_paths.iter().cloned().chain(volumes).collect()
+}
+
+/// Has the agent look for hooks in one more directory.
+pub(super) fn add_hooks_path(vars: &mut Vec<EnvVar>, directory: &str) {
+    const PATHS: &str = "BUILDKITE_ADDITIONAL_HOOKS_PATHS";
+    match vars.iter_mut().find(|var| var.name == PATHS) {
+        Some(EnvVar { value: Some(paths), .. }) if !paths.is_empty() => {
+            paths.push(',');
+            paths.push_str(directory);
+        }
+        Some(var) => *var = env(PATHS, directory),
+        None => vars.push(env(PATHS, directory)),
+    }
 }
 
 /// The key set's file: as named, below `directory` if that is no absolute path, or where its volume is mounted.

@@ -15,10 +15,25 @@ use super::{
     variables::{env, literal, set_all},
     workload::CommandContainer,
 };
+use crate::trace::Trace;
 
-const AGENT_BINARY: &str = "/workspace/buildkite-agent";
+/// The agent where its container delivers it.
+pub(super) const AGENT_BINARY: &str = "/workspace/buildkite-agent";
 const PHASES: &str = "BUILDKITE_BOOTSTRAP_PHASES";
 const SHELL: &str = "/bin/sh -ec";
+
+/// The span that the bootstrap's own spans are within.
+const TRACE_PARENT: &str = "BUILDKITE_TRACING_TRACEPARENT";
+
+/// What a standalone job may know better itself, as when it comes from a Buildkite job.
+const BETTER_KNOWN: [&str; 6] = [
+    "BUILDKITE_SHELL",
+    "BUILDKITE_JOB_ID",
+    "BUILDKITE_ORGANIZATION_SLUG",
+    "BUILDKITE_PIPELINE_SLUG",
+    "BUILDKITE_PIPELINE_PROVIDER",
+    "BUILDKITE_PULL_REQUEST",
+];
 
 /// A managed container and what it has to do when its turn comes.
 pub(super) struct Turn {
@@ -87,18 +102,24 @@ fn container(
             vars.extend(git::settings(&[git::trust()]));
         }
     }
-    let own_shell = vars.iter().any(|var| var.name == "BUILDKITE_SHELL");
+    let known: Vec<&str> =
+        BETTER_KNOWN.into_iter().filter(|name| vars.iter().any(|var| var.name == *name)).collect();
     vars.push(env(PHASES, phases));
     if let Some(script) = script {
         vars.push(env("BUILDKITE_COMMAND", script));
     }
     vars.push(env("BUILDKITE_CONTAINER_ID", id.to_string()));
     vars.push(env("BUILDKITE_SOCKETS_PATH", format!("{WORKSPACE}/sockets/{}", container.name)));
+    let joins =
+        agent_config::joins_traces(&settings.config) && !vars.iter().any(|var| var.name == TRACE_PARENT);
+    if let Some(trace) = Trace::of(job).filter(|_| joins) {
+        vars.push(env(TRACE_PARENT, trace.parent()));
+    }
     if run.standalone {
         let mut told = standalone_env(job, settings);
         set_all(&mut told, agent_config::bootstrap_env(&settings.config));
         set_all(&mut told, git.bootstrap_env());
-        told.retain(|var| !(own_shell && var.name == "BUILDKITE_SHELL"));
+        told.retain(|var| !known.contains(&var.name.as_str()));
         vars.extend(told);
     }
     container

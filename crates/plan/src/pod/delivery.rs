@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use bk_api::config::{AgentDelivery, Architecture};
-use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, Container, PodSpec, Volume};
+use k8s_openapi::api::core::v1::{ConfigMapVolumeSource, Container, KeyToPath, PodSpec, Volume, VolumeMount};
 
 use super::{PodSettings, RenderError, mount, node, shim};
 
@@ -20,7 +20,17 @@ fi
 cp "$shim" "/workspace/.buildkite-shim.$2"
 chmod 755 "/workspace/.buildkite-shim.$2"
 mv -f "/workspace/.buildkite-shim.$2" /workspace/buildkite-shim
+hooks=/workspace/.buildkite-operator/hooks
+(umask 0; mkdir -p "$hooks"; for hook in environment pre-command pre-exit; do ln -f /workspace/buildkite-shim "$hooks/$hook"; done) || true
 exec /workspace/buildkite-shim deliver "$@""#;
+
+/// The agent's hooks that the shim is, under their names.
+const HOOKS: [&str; 3] = ["environment", "pre-command", "pre-exit"];
+/// The volume with them, and where it is mounted.
+const HOOKS_VOLUME: &str = "buildkite-shim-hooks";
+const MOUNTED_HOOKS: &str = "/buildkite/shim-hooks";
+/// Where the init container puts them.
+const COPIED_HOOKS: &str = "/workspace/.buildkite-operator/hooks";
 
 /// How the shim gets to the containers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +86,30 @@ impl Delivery {
             }),
             ..Volume::default()
         })
+    }
+
+    /// Where containers find the shim as hooks of the agent.
+    pub(super) fn hooks(self) -> &'static str {
+        match self {
+            Self::Shim => MOUNTED_HOOKS,
+            Self::Init { .. } => COPIED_HOOKS,
+        }
+    }
+
+    /// The volume with these hooks and its mount, if they are not in the workspace.
+    pub(super) fn hooks_volume(self, settings: &PodSettings) -> Option<(Volume, VolumeMount)> {
+        let item =
+            |hook: &str| KeyToPath { key: shim::FILE.to_owned(), path: hook.to_owned(), mode: Some(0o555) };
+        let volume = || Volume {
+            name: HOOKS_VOLUME.to_owned(),
+            config_map: Some(ConfigMapVolumeSource {
+                name: settings.shim_config_map.clone(),
+                items: Some(HOOKS.into_iter().map(item).collect()),
+                ..ConfigMapVolumeSource::default()
+            }),
+            ..Volume::default()
+        };
+        (self == Self::Shim).then(|| (volume(), mount(HOOKS_VOLUME, MOUNTED_HOOKS, Some(true))))
     }
 
     /// Gives a container the shim, if it does not find it in the workspace.

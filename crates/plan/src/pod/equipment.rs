@@ -10,18 +10,28 @@ use super::{
     bootstrap,
     delivery::{COPY_AGENT, Delivery},
     git::Git,
-    identity, image_check, resources, security, shim,
+    identity, image_check, images,
+    mirror::{self, Mirrors, REPO_MIRROR},
+    resources, security,
+    shim::{self, Run},
     workspace::Workspace,
 };
 
 /// Gives a draft the volumes with hooks, plugins, keys, mirrors and credentials. `commands` are the names of the containers
 /// that run a command; what else there is runs as it is.
-pub(super) fn equip_draft(spec: &mut PodSpec, commands: &[String], git: &Git, settings: &PodSettings) {
+pub(super) fn equip_draft(
+    spec: &mut PodSpec,
+    commands: &[String],
+    git: &Git,
+    mirrors: Option<&Mirrors<'_>>,
+    settings: &PodSettings,
+) {
     let has_checkout = spec.containers.iter().any(|container| container.name == CHECKOUT_CONTAINER);
     add_volumes(spec, agent_config::volumes(&settings.config));
     if has_checkout {
         add_volumes(spec, git.volumes());
     }
+    add_volumes(spec, mirrors.iter().map(|mirrors| mirrors.volume()).collect());
     if let Ok(Delivery::Init { .. }) = Delivery::of(spec, settings) {
         // Only its name and image, for patches to find.
         let draft = Container {
@@ -42,6 +52,9 @@ pub(super) fn equip_draft(spec: &mut PodSpec, commands: &[String], git: &Git, se
         if role == Role::Command && has_checkout {
             add_mounts(container, git.command_mounts());
         }
+        if role != Role::Agent {
+            add_mounts(container, mirrors.iter().map(|mirrors| mirrors.mount()).collect());
+        }
     }
 }
 
@@ -58,15 +71,23 @@ pub(super) fn restrict_draft(spec: &mut PodSpec, commands: &[String], is_made: b
     spec.containers = containers;
 }
 
+/// What finished containers get.
+pub(super) struct Equipment<'a> {
+    pub(super) workspace: &'a Workspace,
+    pub(super) delivery: Delivery,
+    pub(super) run: &'a Run,
+    pub(super) git: &'a Git,
+    pub(super) mirrors: Option<&'a Mirrors<'a>>,
+}
+
 /// Gives the finished containers of a pod the shim, their users an entry, and the pod its init containers. Returns what the pod's
 /// annotation says about users.
 pub(super) fn complete(
     spec: &mut PodSpec,
-    workspace: &Workspace,
-    delivery: Delivery,
-    run: &str,
+    equipment: &Equipment<'_>,
     settings: &PodSettings,
 ) -> Result<Option<String>, RenderError> {
+    let Equipment { workspace, delivery, .. } = *equipment;
     let mut containers = std::mem::take(&mut spec.containers);
     let mut entries = Vec::new();
     let agent = containers.iter().find(|container| container.name == AGENT_CONTAINER);
@@ -93,7 +114,7 @@ pub(super) fn complete(
     }
     add_volumes(spec, identity::volumes(&containers));
     add_volumes(spec, delivery.volume(settings).into_iter().collect());
-    add_init_containers(spec, &mut containers, workspace, delivery, run, settings);
+    add_init_containers(spec, &mut containers, equipment, settings)?;
     spec.containers = containers;
     Ok(identity::passwd(&entries))
 }
@@ -102,18 +123,17 @@ pub(super) fn complete(
 fn add_init_containers(
     spec: &mut PodSpec,
     containers: &mut [Container],
-    workspace: &Workspace,
-    delivery: Delivery,
-    run: &str,
+    equipment: &Equipment<'_>,
     settings: &PodSettings,
-) {
+) -> Result<(), RenderError> {
+    let Equipment { workspace, delivery, run, git, mirrors } = *equipment;
     let given = spec.init_containers.take().unwrap_or_default();
     let (drafted, others): (Vec<_>, Vec<_>) =
         given.into_iter().partition(|container| container.name == COPY_AGENT);
     let agent = containers.iter().find(|container| container.name == AGENT_CONTAINER);
     let drafted = drafted.into_iter().next();
     let mut own: Vec<_> =
-        agent.and_then(|agent| delivery.init_container(drafted, agent, run)).into_iter().collect();
+        agent.and_then(|agent| delivery.init_container(drafted, agent, &run.id)).into_iter().collect();
     if settings.config.image_check == ImageCheck::Init {
         let started: Vec<_> = own.iter().chain(&others).chain(agent).cloned().collect();
         let mut checked: Vec<_> = containers
@@ -126,6 +146,13 @@ fn add_init_containers(
         }
         own.extend(checks);
     }
+    // Last, so that an image that cannot be had is noticed before.
+    if let Some(mirrors) = mirrors.filter(|_| others.iter().all(|other| other.name != REPO_MIRROR)) {
+        mirror::add_hook(containers, run);
+        let mut container = mirrors.init_container(containers, spec, git, run);
+        images::settle_one(&mut container, settings)?;
+        own.push(container);
+    }
     for container in &mut own {
         workspace.share(container);
         let small = || resources::or_small(settings.config.resources.init.as_ref(), resources::INIT);
@@ -134,6 +161,7 @@ fn add_init_containers(
     }
     own.extend(others);
     spec.init_containers = Some(own).filter(|all| !all.is_empty());
+    Ok(())
 }
 
 fn add_volumes(spec: &mut PodSpec, volumes: Vec<Volume>) {

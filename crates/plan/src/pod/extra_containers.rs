@@ -1,8 +1,9 @@
 //! Containers before and beside the job, and what the pod must have for them.
 
+use bk_api::exporters::JOB_ENDED_VARIABLE;
 use k8s_openapi::api::core::v1::{Container, PodSpec};
 
-use super::{AGENT_CONTAINER, CHECKOUT_CONTAINER, RenderError, shim};
+use super::{AGENT_CONTAINER, CHECKOUT_CONTAINER, RenderError, WORKSPACE, shim, variables::env};
 use crate::environment::{Needs, Part, Resolved, Role, Trail, Wish, needs};
 
 const POD_SPEC: &str = "spec.kubernetes.podSpec";
@@ -30,6 +31,12 @@ pub(super) fn add(
     }
     spec.containers.extend(with.into_iter().map(made));
     add_needs(spec, &resolved.needs)
+}
+
+/// Tells a container beside the job by which file it learns of the job's end.
+pub(super) fn tell(container: &mut Container, run: &str) {
+    let vars = container.env.get_or_insert_default();
+    vars.push(env(JOB_ENDED_VARIABLE, format!("{WORKSPACE}/.buildkite-operator/{run}/job-ended")));
 }
 
 /// All containers of a pod share one space of names.

@@ -103,6 +103,16 @@ impl Git {
         flags.into_iter().filter_map(|(name, value)| Some(env(name, value?))).collect()
     }
 
+    /// Flags with which the agent clones, if anybody says.
+    pub(super) fn clone_flags(&self) -> Option<&str> {
+        self.params.clone_flags.as_deref()
+    }
+
+    /// Whether the agent keeps mirrors of its own.
+    pub(super) fn has_mirrors(&self) -> bool {
+        self.mirrors_path().is_some()
+    }
+
     /// Where mirrors are, if there are any. A volume is there to be used, also if nobody says where.
     fn mirrors_path(&self) -> Option<String> {
         let mirrors = self.params.git_mirrors.as_ref()?;

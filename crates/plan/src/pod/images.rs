@@ -11,11 +11,14 @@ use super::{PodSettings, RenderError, container_path};
 /// Kubernetes pulls images without a tag, and those tagged `latest`, always, and others if the node has none.
 pub(super) fn settle(spec: &mut PodSpec, settings: &PodSettings) -> Result<(), RenderError> {
     let init = spec.init_containers.iter_mut().flatten();
-    for container in init.chain(&mut spec.containers) {
-        check(container)?;
-        if let Some(policy) = settings.config.image_pull_policy {
-            container.image_pull_policy.get_or_insert_with(|| word(policy).to_owned());
-        }
+    init.chain(&mut spec.containers).try_for_each(|container| settle_one(container, settings))
+}
+
+/// The same for one container.
+pub(super) fn settle_one(container: &mut Container, settings: &PodSettings) -> Result<(), RenderError> {
+    check(container)?;
+    if let Some(policy) = settings.config.image_pull_policy {
+        container.image_pull_policy.get_or_insert_with(|| word(policy).to_owned());
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use bk_api::{BuildJob, names};
 
-use super::{PodSettings, RenderError, tags, workload};
+use super::{PodSettings, RenderError, exporters, tags, workload};
 use crate::plugin::KubernetesPlugin;
 
 /// Refuses labels of the step and the configuration that Kubernetes would refuse.
@@ -58,6 +58,7 @@ pub(super) fn annotations(
     settings: &PodSettings,
 ) -> BTreeMap<String, String> {
     let mut annotations = BTreeMap::from([(names::ANNOTATION_SAFE_TO_EVICT.to_owned(), "false".to_owned())]);
+    annotations.extend(exporters::annotations(job, settings));
     annotations.extend(settings.config.metadata.annotations.clone());
     annotations.extend(plugin.metadata.annotations.clone());
     let mut add = |key: &str, value: String| annotations.insert(key.to_owned(), value);

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     AGENT_CONTAINER, CHECKOUT_CONTAINER, Draft, NEVER, PodSettings, RenderError, delivery::COPY_AGENT,
-    image_check, strict,
+    exporters, image_check, mirror::REPO_MIRROR, secrecy, strict,
 };
 use crate::{plugin::KubernetesPlugin, strategic_merge};
 
@@ -24,7 +24,8 @@ pub(super) fn apply(
 ) -> Result<(), RenderError> {
     let unsafe_commands = settings.config.allow_unsafe_command_patches;
     if let Some(patch) = &settings.config.pod_spec_patch {
-        Patch { content: patch, path: "pod_config.podSpecPatch", unsafe_commands }.apply(draft)?;
+        Patch { content: patch, path: "pod_config.podSpecPatch", unsafe_commands, trusted: true }
+            .apply(draft)?;
     }
     if let Some(image) = job.spec.image.as_ref().filter(|image| !image.is_empty()) {
         let commands = &draft.commands;
@@ -32,7 +33,8 @@ pub(super) fn apply(
         of_commands.for_each(|container| container.image = Some(image.clone()));
     }
     if let Some(patch) = &plugin.pod_spec_patch {
-        Patch { content: patch, path: "spec.kubernetes.podSpecPatch", unsafe_commands }.apply(draft)?;
+        let path = "spec.kubernetes.podSpecPatch";
+        Patch { content: patch, path, unsafe_commands, trusted: unsafe_commands }.apply(draft)?;
     }
     Ok(())
 }
@@ -43,7 +45,7 @@ pub(super) struct Late {
     path: String,
 }
 
-/// Applies what waits for containers that are made when the others are settled: checks of their images.
+/// Applies what waits for containers that are made when the others are settled: checks of their images, and exporters.
 pub(super) fn apply_late(spec: &mut PodSpec, late: &[Late]) -> Result<(), RenderError> {
     for Late { patch, path: origin } in late {
         let named = patch.values().filter_map(|entries| entries.get(0)).map(name);
@@ -61,6 +63,8 @@ struct Patch<'a> {
     path: &'a str,
     /// Whether it may change what the operator's own containers run.
     unsafe_commands: bool,
+    /// Whether it may make the agent's container, which has the token, something else.
+    trusted: bool,
 }
 
 impl Patch<'_> {
@@ -91,7 +95,8 @@ impl Patch<'_> {
         Ok(())
     }
 
-    /// Refuses commands of the operator's own containers, without which a job does not run.
+    /// Refuses commands of the operator's own containers, without which a job does not run, and what could make the agent tell
+    /// its token.
     fn guard(&self, entries: &[Value], list: &str) -> Result<(), RenderError> {
         for (index, entry) in entries.iter().enumerate() {
             let given = |key: &str| entry.get(key).is_some_and(|value| !value.is_null());
@@ -103,6 +108,12 @@ impl Patch<'_> {
                      the operator runs; `pod_config.allowUnsafeCommandPatches` allows it"
                 );
                 return Err(self.refuse(&format!(".{list}[{index}].{key}"), &problem));
+            }
+        }
+        let agents = entries.iter().enumerate().filter(|(_, entry)| name(entry) == AGENT_CONTAINER);
+        for (index, entry) in agents.filter(|_| !self.trusted) {
+            if let Value::Object(entry) = entry {
+                secrecy::check_patch(entry, &format!("{}.{list}[{index}]", self.path))?;
             }
         }
         Ok(())
@@ -161,5 +172,7 @@ fn name(entry: &Value) -> &str {
 
 /// Whether a container is one of the operator's.
 fn is_own(name: &str) -> bool {
-    [AGENT_CONTAINER, CHECKOUT_CONTAINER, COPY_AGENT].contains(&name) || name.starts_with(image_check::PREFIX)
+    [AGENT_CONTAINER, CHECKOUT_CONTAINER, COPY_AGENT, REPO_MIRROR].contains(&name)
+        || exporters::NAMES.contains(&name)
+        || name.starts_with(image_check::PREFIX)
 }

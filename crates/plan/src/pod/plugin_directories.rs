@@ -9,12 +9,10 @@ use crate::plugin;
 
 /// The plugin that the agent itself does not clone.
 const KNOWN_TO_AGENTS: &str = "github.com/buildkite-plugins/kubernetes-buildkite-plugin";
-/// Another plugin that carries options for the operator.
-const OPERATOR: &str = "github.com/buildkite-plugins/buildkite-operator-buildkite-plugin";
 
 /// Whether a plugin only carries options for the operator, under whatever version.
 fn is_option(name: &str) -> bool {
-    plugin::is_kubernetes(name) || full_name(name).split('#').next() == Some(OPERATOR)
+    plugin::is_kubernetes(name) || plugin::is_operator(name)
 }
 
 /// The names of those plugins in the JSON list that `BUILDKITE_PLUGINS` holds that only carry options for the operator, and
@@ -102,6 +100,10 @@ mod tests {
         "https://token@github.com/buildkite-plugins/kubernetes-buildkite-plugin.git#v1",
         Some("github-com-buildkite-plugins-kubernetes-buildkite-plugin-git-v1")
     )]
+    #[case(
+        "acme/buildkite-operator#v0.0.1",
+        Some("github-com-acme-buildkite-operator-buildkite-plugin-v0-0-1")
+    )]
     #[case("docker#v5", None)]
     #[case("acme/kubernetes", None)]
     fn only_plugins_with_our_options_have_directories(#[case] name: &str, #[case] expected: Option<&str>) {
@@ -110,8 +112,12 @@ mod tests {
 
     #[test]
     fn a_standalone_job_keeps_the_plugins_that_do_something() {
-        let plugins =
-            [json!({"docker#v5": {"image": "node"}}), json!({"kubernetes": {}}), json!({"acme/x": null})];
+        let plugins = [
+            json!({"docker#v5": {"image": "node"}}),
+            json!({"kubernetes": {}}),
+            json!({"acme/buildkite-operator": {}}),
+            json!({"acme/x": null}),
+        ];
         assert_eq!(
             Value::from(standalone(&plugins)),
             json!([

@@ -36,7 +36,7 @@ pub(super) fn apply<'a>(
             merge_resources(&mut container.resources, class.resources.as_ref(), *over);
         }
         if index == 0 {
-            merge_resources(&mut container.resources, job.spec.resources.as_ref(), true);
+            merge_resources(&mut container.resources, job.spec.resources.as_deref(), true);
         }
     }
     if let Some(Choice { class, over }) = choice {

@@ -11,6 +11,8 @@ pub(super) const AGENT: (&str, &str) = ("10m", "32Mi");
 pub(super) const CHECKOUT: (&str, &str) = ("10m", "32Mi");
 /// Of the init containers.
 pub(super) const INIT: (&str, &str) = ("10m", "16Mi");
+/// Of exporters.
+pub(super) const EXPORTER: (&str, &str) = ("10m", "32Mi");
 
 /// What is configured, or else these requests of processor and memory.
 pub(super) fn or_small(

@@ -42,7 +42,8 @@ fn with_args(script: &str, args: &str) -> String {
     }
 }
 
-fn quoted<'a>(words: impl Iterator<Item = &'a String>) -> String {
+/// Words as a shell has to see them to run them as they are.
+pub(super) fn quoted<'a>(words: impl Iterator<Item = &'a String>) -> String {
     words.map(|word| quote(word)).collect::<Vec<_>>().join(" ")
 }
 

@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Capabilities, Container, PodSpec, SeccompProfil
 use super::{PodSettings, identity};
 
 /// The user of our containers where nobody names one: `buildkite-agent` in the agent's image.
-const USER: i64 = 1000;
+pub(super) const USER: i64 = 1000;
 
 /// Keeps the *restricted* Pod Security Standard for one of our containers, if the configuration asks for it. What somebody
 /// has set stays.

@@ -6,12 +6,23 @@ use k8s_openapi::api::core::v1::Container;
 pub(super) const VOLUME: &str = "buildkite-shim";
 /// Where it is mounted.
 pub(super) const DIRECTORY: &str = "/buildkite/shim";
+/// Its key there.
+pub(super) const FILE: &str = "buildkite-shim";
 /// The shim in the ConfigMap.
 pub(super) const MOUNTED: &str = "/buildkite/shim/buildkite-shim";
 /// The shim where an init container has copied it.
 pub(super) const COPIED: &str = "/workspace/buildkite-shim";
 /// What the agent's image does before the agent: sets up ssh from variables, among other things.
 const ENTRYPOINT: &str = "buildkite-agent-entrypoint";
+
+/// How the agent's container puts the agent into the workspace.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Supply {
+    /// As a copy, which containers of any image can run.
+    Copy,
+    /// As a link to where its image has it: all containers have that image.
+    Link,
+}
 
 /// One run of a pod: the shims of its containers find each other's marks by its id.
 pub(super) struct Run {
@@ -23,12 +34,18 @@ pub(super) struct Run {
     pub(super) binary: &'static str,
     /// Whether the agent waits until all of them run.
     pub(super) fenced: bool,
+    /// How they come by the agent.
+    pub(super) supply: Supply,
     /// Directories that the agent must find.
     pub(super) directories: Vec<String>,
     /// Whether the containers run as different users.
     pub(super) shared: bool,
     /// Whether there is no Buildkite.
     pub(super) standalone: bool,
+    /// The container whose end is that of the job, if somebody in the pod wants to know of it.
+    pub(super) last: Option<String>,
+    /// The streams of its containers that are kept for a reader.
+    pub(super) kept: Option<&'static str>,
 }
 
 impl Run {
@@ -39,6 +56,9 @@ impl Run {
         let mut flags = vec!["--jobs", &names];
         if !self.fenced {
             flags.push("--no-fence");
+        }
+        if self.supply == Supply::Link {
+            flags.push("--link");
         }
         if !directories.is_empty() {
             flags.extend(["--make", &directories]);
@@ -69,6 +89,12 @@ impl Run {
         }
         if self.shared {
             flags.push("--shared");
+        }
+        if self.last.as_deref() == Some(name) {
+            flags.push("--last");
+        }
+        if let Some(streams) = self.kept {
+            flags.extend(["--keep", streams]);
         }
         flags
     }

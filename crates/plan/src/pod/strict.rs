@@ -4,6 +4,7 @@
 
 use std::sync::LazyLock;
 
+use bk_api::spelling;
 use k8s_openapi::serde::de::DeserializeOwned;
 use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value};
@@ -13,8 +14,6 @@ use crate::plugin::KubernetesPlugin;
 
 /// Keys that only patches have begin with this.
 const DIRECTIVE: char = '$';
-/// How alike two keys must be for one to be taken for a misspelling of the other.
-const ALIKE: f64 = 0.84;
 /// How many known keys an error lists.
 const LISTED: usize = 20;
 
@@ -112,11 +111,8 @@ fn resolve(schema: &Value) -> &Value {
 
 /// What to say about a key that nobody knows.
 fn stranger(key: &str, known: &Map<String, Value>) -> String {
-    let lower = key.to_lowercase();
-    let alike = known.keys().map(|known| (strsim::jaro_winkler(&known.to_lowercase(), &lower), known));
-    let nearest = alike.filter(|(likeness, _)| *likeness >= ALIKE).max_by(|(a, _), (b, _)| a.total_cmp(b));
-    match nearest {
-        Some((_, nearest)) => format!("unknown key `{key}`; did you mean `{nearest}`?"),
+    match spelling::nearest(key, known.keys().map(String::as_str)) {
+        Some(nearest) => format!("unknown key `{key}`; did you mean `{nearest}`?"),
         None if known.len() <= LISTED => {
             let known: Vec<_> = known.keys().map(String::as_str).collect();
             format!("unknown key `{key}`; known: {}", known.join(", "))

@@ -8,7 +8,7 @@ pub(super) fn env(name: &str, value: impl Into<String>) -> EnvVar {
 }
 
 /// `text` as a variable's value that Kubernetes leaves as it is: `$(NAME)` would be replaced, and `$$` become `$`.
-pub(super) fn literal(text: &str) -> String {
+pub(crate) fn literal(text: &str) -> String {
     let mut value = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
     while let Some(char) = rest.next() {

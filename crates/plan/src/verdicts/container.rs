@@ -80,12 +80,13 @@ fn is_foreign(message: &str) -> bool {
     message.contains("exec format error")
 }
 
-/// A sidecar that has failed too often while the job waits for it.
+/// A sidecar that has failed too often while the job waits for it. Its memory limit will not be another the next time.
 fn failing_sidecar(container: &ContainerFacts) -> Option<Blocker> {
-    if !container.sidecar || container.lets_others_start() || container.restarts < SIDECAR_TRIES {
+    let tries = if container.ran_out_of_memory() { 0 } else { SIDECAR_TRIES };
+    if !container.sidecar || container.lets_others_start() || container.restarts < tries {
         return None;
     }
-    Some(Blocker { verdict: sidecar(container, container.end()?), permanent: true })
+    Some(Blocker { permanent: true, ..Blocker::new(sidecar(container, container.end()?)) })
 }
 
 /// What a sidecar's end means to a job that waits for it.

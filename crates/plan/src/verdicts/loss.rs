@@ -10,9 +10,14 @@ use crate::{
 
 /// What is said about a pod that somebody has deleted.
 const DELETED: &str = "its pod was deleted";
+/// What is said about a pod that the cluster took away without a word.
+const UNEXPLAINED: &str = "the cluster took its pod away and does not say why";
 
 /// What the agent ends with when Buildkite refuses to give it the job, or has the job wait for others.
 const REFUSED: [i32; 2] = [27, 28];
+
+/// What a container ends with that is killed.
+const KILLED: i32 = 137;
 
 /// The pod, or the agent in it, was lost while the job ran. Without facts the pod is gone.
 pub fn lost(facts: Option<&PodFacts>) -> Verdict {
@@ -40,7 +45,8 @@ pub fn not_taken(facts: Option<&PodFacts>, attempts: u32) -> Verdict {
     let Some(facts) = facts else {
         return Verdict::new(VerdictCode::PodDeleted, in_vain(DELETED));
     };
-    let mut verdict = taken(facts).or_else(|| unable(facts)).unwrap_or_else(|| agent_ended(facts));
+    let why = taken(facts).or_else(|| unable(facts)).or_else(|| agent_killed(facts));
+    let mut verdict = why.unwrap_or_else(|| agent_ended(facts));
     if verdict.code.about().course == Course::Replaces {
         verdict.message = in_vain(&verdict.message);
     }
@@ -53,15 +59,24 @@ pub fn agent_elsewhere() -> Verdict {
     Verdict::new(VerdictCode::NotAcquired, message)
 }
 
+/// Whether Buildkite did not give the job to the pod's agent.
+pub fn was_refused(facts: &PodFacts) -> bool {
+    facts.agent.exit_status().is_some_and(|status| REFUSED.contains(&status))
+}
+
 /// Why the pod was taken away, if it was.
 fn taken(facts: &PodFacts) -> Option<Verdict> {
-    let given_up = facts.given_up.as_ref().map(Taken::For);
+    let given_up = facts.given_up.as_deref().map(Taken::For);
     match given_up.or_else(|| facts.taken_away())? {
         Taken::Deleted => Some(Verdict::new(VerdictCode::PodDeleted, DELETED)),
-        Taken::For(told) => {
-            Some(Verdict::new(code_of(told, facts.disrupted.as_ref()), secrets::hidden(&told.to_string())))
-        }
+        Taken::For(told) => Some(Verdict::new(code_of(told, facts.disrupted.as_deref()), words_of(told))),
     }
+}
+
+/// What the cluster says about a pod that it took away. A condition may be there without a word in it.
+fn words_of(told: &Told) -> String {
+    let words = secrets::hidden(&told.to_string());
+    if words.is_empty() { UNEXPLAINED.to_owned() } else { words }
 }
 
 /// The cluster's words for why it takes pods away.
@@ -113,6 +128,14 @@ fn unable(facts: &PodFacts) -> Option<Verdict> {
     let (container, status) = facts.managed.iter().find_map(ContainerFacts::failure)?;
     let verdict = container::ended(container, status);
     (verdict.code != VerdictCode::CommandFailed).then_some(verdict)
+}
+
+/// The agent was killed before it took the job, in a pod that nobody takes away: nobody but the kernel does that. The runtime may
+/// tell of the end before it has heard why.
+fn agent_killed(facts: &PodFacts) -> Option<Verdict> {
+    let unexplained = facts.agent.exit_status() == Some(KILLED) && !facts.agent.ran_out_of_memory();
+    let message = "container agent was killed by signal 9, as the kernel does for memory (exit status 137)";
+    unexplained.then(|| Verdict::new(VerdictCode::AgentOutOfMemory, message).of_container(KILLED))
 }
 
 /// How the agent ended; if it did not, what else did.

@@ -12,12 +12,14 @@ pub struct Blocker {
     pub verdict: Verdict,
     /// Whether waiting cannot help.
     pub permanent: bool,
+    /// Whether it may not be so: an answer that did not come may have been a yes.
+    pub doubtful: bool,
 }
 
 impl Blocker {
     /// Whether waiting can help is a matter of the code.
     pub(super) fn new(verdict: Verdict) -> Self {
-        Self { permanent: verdict.code.about().course == Course::Ends, verdict }
+        Self { permanent: verdict.code.about().course == Course::Ends, doubtful: false, verdict }
     }
 }
 
@@ -28,7 +30,7 @@ pub fn blocker(facts: &PodFacts) -> Option<Blocker> {
         return None;
     }
     let blocker = init_failed(facts)
-        .map(|verdict| Blocker { verdict, permanent: true })
+        .map(|verdict| Blocker { permanent: true, ..Blocker::new(verdict) })
         .or_else(|| facts.containers().find_map(container::blocked))
         .or_else(|| mount_problem(facts).filter(|blocker| blocker.permanent))?;
     Some(Blocker { verdict: evidence::from(facts, blocker.verdict), ..blocker })

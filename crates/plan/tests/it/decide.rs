@@ -2,12 +2,15 @@
 //! 3 pods at most.
 
 mod conditions;
+mod exporting;
 mod ladder;
 mod notices;
 mod obstacles;
 mod properties;
 mod reasons;
 mod scene;
+mod taken;
+mod warnings;
 mod wrapped;
 
 use bk_api::{Phase, VerdictCode};
@@ -20,7 +23,8 @@ use bk_plan::{
 use rstest::rstest;
 use scene::{
     Scene, accepted, because, beside, buildkite, created, deleting, deleting_since, ended, evicted, failed,
-    failed_in_init, in_init, pending, pod, preempted, running, scene, standalone, time, unscheduled, waiting,
+    failed_in_init, in_init, pending, pod, preempted, running, scene, standalone, time, told, unscheduled,
+    waiting,
 };
 
 use crate::fixtures::job;
@@ -43,11 +47,15 @@ use crate::fixtures::job;
 )]
 #[case::a_pod_whose_status_was_never_written_is_adopted(
     buildkite().pod(pod(pending(), pending())).at(2),
-    "ask; again in 2s"
+    "ask; again in 59s"
 )]
 #[case::a_start_that_takes_its_time(
-    buildkite().pod(pod(pending(), pending())).at(4),
-    "write Starting; ask; again in 1m 27s"
+    buildkite().pod(pod(pending(), pending())).at(14),
+    "ask; again in 47s"
+)]
+#[case::a_start_that_takes_very_long(
+    buildkite().pod(pod(pending(), pending())).at(61),
+    "write Starting (waits for container container-0); ask; again in 30s"
 )]
 #[case::an_attempt_whose_pod_was_never_made(
     buildkite().attempt(1).word(Waiting, 1).at(2),
@@ -78,7 +86,7 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 #[case::in_time(buildkite().pod(pod(pending(), pending())).word(Waiting, 9).at(10), "ask; again in 1m 21s")]
 #[case::a_pod_that_could_not_be_made_for_long(
     buildkite().pod(created(1_000, unscheduled(pod(pending(), pending())))).word(Waiting, 1_000).at(1_001),
-    "write Starting (waits for a node (Unschedulable: 0/3 nodes)); ask; again in 9s"
+    "ask; again in 9s"
 )]
 #[case::a_registry_that_is_away_when_a_node_was_found_at_last(
     buildkite().pod(accepted(100, pod(waiting("ErrImagePull", "timeout"), running()))).at(101),
@@ -138,6 +146,27 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
     buildkite().pod(evicted(in_init(ended(137, 2)))).word(Waiting, 5).at(5),
     "delete nightly u1; ask; again in 1s"
 )]
+#[case::an_init_container_that_is_killed_and_the_kubelet_has_not_said_why(
+    buildkite().pod(in_init(ended(137, 2))).word(Waiting, 4).at(5), "ask; again in 7s"
+)]
+#[case::an_init_container_that_is_killed_and_the_kubelet_does_not_say_why(
+    buildkite().pod(in_init(ended(137, 2))).word(Waiting, 11).at(12),
+    "write Starting InitFailed; finish InitFailed 137; write Failed InitFailed 137; ask"
+)]
+#[case::an_init_container_that_is_killed_and_the_kubelet_has_said_all(
+    buildkite().pod(failed_in_init(ended(137, 2))).word(Waiting, 4).at(5),
+    "write Starting InitFailed; finish InitFailed 137; write Failed InitFailed 137; ask"
+)]
+#[case::an_init_container_that_runs_out_of_memory(
+    buildkite().pod(in_init(because("OOMKilled", 137, 2))).word(Waiting, 4).at(5),
+    "write Starting OutOfMemory; finish OutOfMemory 137; write Failed OutOfMemory 137; ask"
+)]
+#[case::an_init_container_that_is_about_to_be_evicted(
+    buildkite()
+        .pod(PodFacts { disrupted: Some(told("TerminationByKubelet", "").into()), ..in_init(ended(137, 2)) })
+        .word(Waiting, 29).at(30),
+    "ask; again in 1m 31s"
+)]
 #[case::an_init_container_that_is_deleted_with_its_pod(
     buildkite().pod(deleting(in_init(ended(143, 2)))).word(Waiting, 5).at(5),
     "ask; again in 1m 27s"
@@ -154,9 +183,18 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
     buildkite().pod(beside(waiting("ErrImagePull", "not found"), in_init(pending()))).at(3),
     "write Starting ImageNotFound; finish ImageNotFound -1; write Failed ImageNotFound -1; ask"
 )]
-#[case::no_node(
-    buildkite().pod(unscheduled(pod(pending(), pending()))).at(10),
-    "write Starting (waits for a node (Unschedulable: 0/3 nodes)); ask; again in 1s"
+#[case::no_node(buildkite().pod(unscheduled(pod(pending(), pending()))).at(10), "ask; again in 1s")]
+#[case::no_node_for_some_time(
+    buildkite().pod(unscheduled(pod(pending(), pending()))).at(11),
+    "write Starting (waits for a node (Unschedulable: 0/3 nodes)); explain a; ask; again in 1m 50s"
+)]
+#[case::no_node_for_reasons_that_are_counted_anew(
+    buildkite()
+        .waiting_for("a node (Unschedulable: 0/4 nodes)")
+        .pod(unscheduled(pod(pending(), pending())))
+        .explained("a node (Unschedulable: 0/4 nodes)", 11)
+        .at(13),
+    "ask; again in 1m 48s"
 )]
 #[case::no_node_for_too_long(
     buildkite().pod(unscheduled(pod(pending(), pending()))).at(121),
@@ -177,8 +215,7 @@ fn until_the_pod_exists(#[case] scene: Scene, #[case] expected: &str) {
 // The cache is behind: the fence says that the agent can have the job only after all containers started.
 #[case::an_agent_that_is_quicker_than_the_cache(
     buildkite().pod(pod(waiting("ErrImagePull", "not found"), running())).word(Acquired, 9).at(10),
-    "write Starting (waits for image busybox of container container-0 cannot be had: ErrImagePull: not found); \
-     again in 4m 59s"
+    "again in 1s"
 )]
 fn until_all_containers_run(#[case] scene: Scene, #[case] expected: &str) {
     assert_eq!(scene.starting(0).decides(), expected);
@@ -186,17 +223,17 @@ fn until_all_containers_run(#[case] scene: Scene, #[case] expected: &str) {
 
 #[rstest]
 #[case::all_started(
-    buildkite().starting(0).pod(pod(running(), running())).word(Waiting, 9).at(10),
-    "write Running; ask; again in 1m 51s"
+    buildkite().starting(0).pod(pod(running(), running())).word(Waiting, 61).at(62),
+    "write Running; ask; again in 59s"
 )]
 #[case::all_started_just_now(
-    buildkite().pod(pod(running(), running())).word(Waiting, 3).at(3), "ask; again in 2s"
+    buildkite().pod(pod(running(), running())).word(Waiting, 3).at(3), "ask; again in 59s"
 )]
 #[case::an_agent_has_taken_it(
-    buildkite().pod(pod(running(), running())).word(Acquired, 3).at(3), "write Running; again in 5m"
+    buildkite().pod(pod(running(), running())).word(Acquired, 3).at(3), "write Running; again in 1h"
 )]
 #[case::a_standalone_job_has_started(
-    standalone().announced().pod(pod(running(), running())).at(3), "write Running; again in 5m"
+    standalone().announced().pod(pod(running(), running())).at(3), "write Running; again in 1h"
 )]
 #[case::nobody_has_taken_it_yet(
     buildkite().running_since(10).pod(pod(running(), running())).word(Waiting, 19).at(20),
@@ -212,22 +249,18 @@ fn until_all_containers_run(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::an_agent_has_it(
     buildkite().running_since(10).pod(pod(running(), running())).word(Acquired, 11).at(13),
-    "again in 4m 58s"
+    "again in 1h"
 )]
 #[case::an_agent_has_it_since_long(
     buildkite().running_since(10).pod(pod(running(), running())).word(Acquired, 11).at(311),
-    "ask; again in 5s"
+    "again in 1h"
 )]
 #[case::a_standalone_job_runs(
     standalone().running_since(10).pod(pod(running(), running())).at(5_000),
-    "again in 5m"
+    "again in 1h"
 )]
 #[case::after_a_restart_of_the_operator(
     buildkite().running_since(10).pod(pod(running(), running())).at(5_000),
-    "ask; again in 5s"
-)]
-#[case::its_pod_is_taken_away(
-    buildkite().running_since(10).pod(deleting(pod(running(), running()))).word(Acquired, 11).at(12),
     "ask; again in 5s"
 )]
 #[case::cancelled_while_it_runs(
@@ -303,11 +336,15 @@ fn while_it_runs(#[case] scene: Scene, #[case] expected: &str) {
 )]
 #[case::the_kubelet_is_late(pod(running(), running()), Some((Finished, 21)), 22, "again in 30s")]
 #[case::the_kubelet_is_too_late(pod(running(), running()), Some((Finished, 21)), 51, "write Failed ResultUnknown")]
-#[case::the_agent_has_not_reported(pod(ended(0, 20), running()), Some((Acquired, 23)), 23, "ask; again in 750ms")]
-#[case::buildkite_was_asked_too_early(
-    pod(ended(0, 20), ended(0, 20)), Some((Acquired, 21)), 22, "ask; again in 500ms"
+#[case::the_agent_has_not_reported(pod(ended(0, 20), running()), Some((Acquired, 23)), 23, "ask; again in 1s")]
+#[case::the_agent_has_not_reported_for_long(
+    pod(ended(0, 20), running()), Some((Acquired, 40)), 40, "ask; again in 5s"
 )]
-#[case::nobody_has_asked(pod(ended(0, 20), ended(0, 20)), None, 22, "ask; again in 500ms")]
+#[case::buildkite_was_asked_too_early(
+    pod(ended(0, 20), ended(0, 20)), Some((Acquired, 21)), 22, "ask; again in 750ms"
+)]
+#[case::nobody_has_asked(pod(ended(0, 20), ended(0, 20)), None, 22, "ask; again in 750ms")]
+#[case::buildkite_does_not_answer(pod(ended(0, 20), ended(0, 20)), None, 90, "ask; again in 5s")]
 #[case::the_agent_died(
     pod(running(), because("OOMKilled", 137, 20)), Some((Acquired, 22)), 23,
     "write Failed AgentOutOfMemory 137; notify AgentOutOfMemory"
@@ -316,10 +353,10 @@ fn while_it_runs(#[case] scene: Scene, #[case] expected: &str) {
     evicted(pod(running(), running())), Some((Acquired, 22)), 23, "write Failed Evicted -1; notify Evicted"
 )]
 #[case::evicted_and_the_word_is_old(
-    evicted(pod(running(), running())), Some((Acquired, 12)), 23, "ask; again in 500ms"
+    evicted(pod(running(), running())), Some((Acquired, 12)), 23, "ask; again in 5s"
 )]
 #[case::the_job_is_gone_from_buildkite(
-    pod(ended(0, 20), ended(0, 20)), Some((Unknown, 22)), 22, "write Failed AgentLost -1; notify AgentLost"
+    pod(ended(0, 20), ended(0, 20)), Some((Unknown, 22)), 22, "write Failed InvalidSpec -1"
 )]
 #[case::cancelled(pod(ended(143, 20), ended(0, 20)), Some((Canceled, 21)), 21, "write Canceled Canceled")]
 fn when_the_pod_has_ended(
@@ -346,7 +383,7 @@ fn when_the_pod_has_ended(
 )]
 #[case::buildkite_was_asked_too_early(
     buildkite().starting(0).pod(pod(running(), ended(1, 20))).word(Waiting, 21).at(22),
-    "ask; again in 500ms"
+    "ask; again in 750ms"
 )]
 #[case::its_pod_is_on_its_way_out(
     buildkite().starting(0).pod(deleting(pod(running(), ended(1, 20)))).word(Waiting, 22).at(23),
@@ -378,6 +415,7 @@ fn nobody_took_the_job_and(#[case] scene: Scene, #[case] expected: &str) {
 #[case::it_had_finished(Finished, "write Failed ResultUnknown")]
 #[case::it_was_cancelled(Canceled, "write Canceled Canceled")]
 #[case::its_time_was_up(TimedOut, "write TimedOut TimedOut")]
+#[case::buildkite_does_not_know_it(Unknown, "write Failed InvalidSpec -1")]
 fn the_pod_of_a_running_job_is_gone(#[case] word: RemoteState, #[case] expected: &str) {
     assert_eq!(buildkite().running_since(10).word(word, 22).at(23).decides(), expected);
 }
@@ -438,7 +476,8 @@ fn a_verdict_is_on_record_and(#[case] scene: Scene, #[case] expected: &str) {
     deleting_since(21, pod(ended(3, 20), running())),
     "write Failed CommandFailed 3"
 )]
-#[case::loses_its_agent(pod(running(), ended(1, 20)), "write Failed AgentLost -1")]
+#[case::loses_its_agent(pod(running(), ended(1, 18)), "write Failed AgentLost -1")]
+#[case::has_an_agent_whose_end_is_told_first(pod(running(), ended(0, 22)), "again in 4s")]
 fn a_standalone_job(#[case] pod: PodFacts, #[case] expected: &str) {
     assert_eq!(standalone().running_since(10).pod(pod).at(23).decides(), expected);
 }
@@ -469,7 +508,7 @@ fn a_standalone_job_whose_pod_is_gone_has_failed() {
 #[rstest]
 #[case::the_pod_goes_first(
     buildkite().ended(Phase::Succeeded, 20).pod(pod(ended(0, 19), running())).at(21),
-    "delete nightly u1; again in 59s"
+    "delete nightly u1 at once; again in 59s"
 )]
 #[case::the_pod_is_going(
     buildkite().ended(Phase::Succeeded, 20).pod(deleting(pod(ended(0, 19), running()))).at(30), "again in 50s"
@@ -479,7 +518,7 @@ fn a_standalone_job_whose_pod_is_gone_has_failed() {
 )]
 #[case::both_go_together(
     buildkite().spawned().ended(Phase::Succeeded, 20).pod(pod(ended(0, 19), running())).at(21),
-    "delete the job; delete nightly u1"
+    "delete the job; delete nightly u1 at once"
 )]
 #[case::what_buildkite_sent_leaves_no_trace(
     buildkite().spawned().ended(Phase::Succeeded, 20).at(21), "delete the job"
@@ -497,7 +536,11 @@ fn after_the_end(#[case] scene: Scene, #[case] expected: &str) {
 }
 
 #[rstest]
-#[case::passed(pod(ended(0, 20), running()), Finished, "delete the job, Succeeded; delete nightly u1")]
+#[case::passed(
+    pod(ended(0, 20), running()),
+    Finished,
+    "delete the job, Succeeded; delete nightly u1 at once"
+)]
 #[case::passed_and_is_on_its_way_out(
     deleting_since(21, pod(ended(0, 20), running())),
     Finished,
@@ -511,13 +554,31 @@ fn what_came_from_a_queue_and(#[case] pod: PodFacts, #[case] word: RemoteState, 
 
 #[test]
 fn the_pod_of_a_failure_can_be_kept() {
-    let running_on = buildkite().ended(Phase::Failed, 20).pod(pod(ended(1, 19), running())).at(21);
-    let scene = buildkite().ended(Phase::Failed, 20).pod(pod(ended(1, 19), ended(0, 20))).at(21);
+    let ended_at_20 = |managed, agent| buildkite().ended(Phase::Failed, 20).pod(pod(managed, agent)).at(21);
+    let scene = ended_at_20(ended(1, 19), ended(0, 20));
     let mut rules = crate::fixtures::rules();
     rules.keep_pod_on_failure = true;
     assert_eq!(bk_plan::decide::decide(&scene.observed(), &rules).actions, []);
-    let stopped = bk_plan::decide::decide(&running_on.observed(), &rules);
-    assert!(matches!(stopped.actions[..], [Action::DeletePod { .. }]), "{stopped:?}");
+    // An agent has a while to leave by itself; a container that runs on is stopped.
+    let leaving = ended_at_20(ended(1, 19), running());
+    let waits = bk_plan::decide::decide(&leaving.observed(), &rules);
+    assert_eq!((waits.actions, waits.look_again), (vec![], Some(jiff::SignedDuration::from_secs(29))));
+    for running_on in [leaving.at(50), ended_at_20(running(), running())] {
+        let stopped = bk_plan::decide::decide(&running_on.observed(), &rules);
+        assert!(matches!(stopped.actions[..], [Action::DeletePod { .. }]), "{stopped:?}");
+    }
     let late = bk_plan::decide::decide(&scene.at(80).observed(), &rules);
     assert!(matches!(late.actions[..], [Action::DeleteJob { .. }, Action::DeletePod { .. }]), "{late:?}");
+}
+
+#[rstest]
+#[case::it_is_read(Phase::Succeeded, 21, "again in 29s")]
+#[case::that_takes_too_long(Phase::Succeeded, 51, "delete nightly u1 at once; again in 29s")]
+#[case::it_failed(Phase::Failed, 21, "again in 29s")]
+#[case::it_was_stopped(Phase::TimedOut, 21, "delete nightly u1 at once; again in 59s")]
+fn the_pod_of_a_job_whose_log_somebody_reads(#[case] phase: Phase, #[case] now: i64, #[case] expected: &str) {
+    let mut scene = standalone().ended(phase, 20).pod(pod(ended(0, 19), ended(0, 20))).at(now);
+    let followed = (bk_api::names::ANNOTATION_FOLLOWED.to_owned(), "true".to_owned());
+    scene.job.metadata.annotations = Some([followed].into());
+    assert_eq!(scene.decides(), expected);
 }

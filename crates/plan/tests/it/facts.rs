@@ -1,13 +1,17 @@
 //! Pods as a cluster shows them → what matters about them.
 
-use bk_plan::facts::{ContainerState, PodFacts, Told};
+use bk_plan::facts::{ContainerState, PodFacts};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
 use rstest::rstest;
 
+use crate::fixtures::kept;
+
 fn facts(yaml: &str) -> PodFacts {
     let pod: Pod = serde_saphyr::from_str(yaml).expect("the fixture is a pod");
-    PodFacts::of(&pod)
+    let facts = PodFacts::of(&pod);
+    assert_eq!(kept(&pod), facts, "the cache keeps what matters");
+    facts
 }
 
 fn at(time: &str) -> Timestamp {
@@ -103,6 +107,6 @@ spec:
 fn a_pod_that_is_taken_away(#[case] status: &str, #[case] expected: (bool, Option<&str>, Option<&str>)) {
     let facts = facts(&format!("metadata: {{ name: nightly }}\nstatus: {status}"));
     let [given_up, disrupted] =
-        [&facts.given_up, &facts.disrupted].map(|told| told.as_ref().map(Told::to_string));
+        [&facts.given_up, &facts.disrupted].map(|told| told.as_ref().map(ToString::to_string));
     assert_eq!((facts.failed, given_up.as_deref(), disrupted.as_deref()), expected);
 }

@@ -2,13 +2,18 @@
 
 use bk_api::{
     BuildJob,
-    config::{PodConfig, ResourceClasses},
+    config::{
+        ArtifactExporterConfig, LogExporterConfig, MetricsExporterConfig, MirrorConfig, PodConfig,
+        ResourceClasses, ValidationConfig,
+    },
 };
 use bk_plan::{
     decide::{Rules, Timeouts},
+    facts::{JobPod, PodFacts},
     pod::PodSettings,
 };
 use jiff::SignedDuration;
+use k8s_openapi::api::core::v1::Pod;
 
 /// The image that job pods take the agent from.
 pub(crate) const AGENT_IMAGE: &str = "buildkite/agent:3";
@@ -21,20 +26,33 @@ pub(crate) fn job(yaml: &str) -> BuildJob {
     serde_saphyr::from_str(&format!("{head}{metadata}{yaml}")).expect("the fixture is a BuildJob")
 }
 
+/// What the operator's cache keeps of a pod.
+pub(crate) fn kept(pod: &Pod) -> PodFacts {
+    let told = serde_json::to_value(pod).expect("pods can be written");
+    serde_json::from_value::<JobPod>(told).expect("job pods can be read").into_facts()
+}
+
 pub(crate) fn pod_settings() -> PodSettings {
     PodSettings {
         config: PodConfig { agent_image: AGENT_IMAGE.to_owned(), ..PodConfig::default() },
         resource_classes: ResourceClasses::new(),
+        mirrors: MirrorConfig::default(),
         endpoint: "https://agent.buildkite.com/v3".to_owned(),
         shim_config_map: "buildkite-shim-0123456789ab".to_owned(),
         architecture: bk_api::config::Architecture::Amd64,
         queue: "bk-operator".to_owned(),
+        artifacts: ArtifactExporterConfig::default(),
+        logs: LogExporterConfig::default(),
+        metrics: MetricsExporterConfig::default(),
+        api_token_secret: "buildkite-api-token".to_owned(),
+        own_account: None,
     }
 }
 
 pub(crate) fn rules() -> Rules {
     Rules {
         pod: pod_settings(),
+        validation: ValidationConfig::default(),
         timeouts: Timeouts {
             schedule: SignedDuration::from_secs(120),
             pull: SignedDuration::from_secs(90),

@@ -1,5 +1,6 @@
 //! The pure core, proven: rendered pods, decisions, and a simulated world in which both meet faults.
 
+mod admission;
 mod decide;
 #[path = "../simulator/decisions.rs"]
 mod decisions;
@@ -8,4 +9,5 @@ mod facts;
 mod fixtures;
 mod plugin;
 mod pod;
+mod secrecy;
 mod verdicts;

@@ -1,10 +1,14 @@
 //! BuildJob → Pod, as a reviewer would want to see it.
 
+mod directories;
+mod exporters;
+mod mirrors;
 mod properties;
 mod settings;
 
 use bk_api::BuildJob;
 use bk_plan::{
+    facts::PodFacts,
     pod::{PodSettings, managed_containers, render},
     surroundings::Surroundings,
 };
@@ -12,10 +16,12 @@ use insta::assert_yaml_snapshot;
 use k8s_openapi::api::core::v1::{Container, EnvVar, Pod};
 use rstest::rstest;
 
-use crate::fixtures::{job, pod_settings};
+use crate::fixtures::{job, kept, pod_settings};
 
 fn pod(job: &BuildJob) -> Pod {
-    render(job, 0, &Surroundings::default(), &pod_settings()).expect("the job can be rendered")
+    let pod = render(job, 0, &Surroundings::default(), &pod_settings()).expect("the job can be rendered");
+    assert_eq!(kept(&pod), PodFacts::of(&pod), "the cache keeps what matters");
+    pod
 }
 
 #[test]
@@ -143,7 +149,7 @@ spec:
     let commands = pod.spec.unwrap().containers.into_iter().map(|c| c.command.unwrap().join(" "));
     insta::assert_snapshot!(commands.collect::<Vec<_>>().join("\n"), @"
     /buildkite/shim/buildkite-shim job --run 8f2c-2 --name container-0 -- /workspace/buildkite-agent kubernetes-bootstrap
-    /buildkite/shim/buildkite-shim agent --run 8f2c-2 --jobs container-0 -- buildkite-agent start
+    /buildkite/shim/buildkite-shim agent --run 8f2c-2 --jobs container-0 --link -- buildkite-agent start
     ");
 }
 

@@ -5,10 +5,12 @@ mod signs;
 
 use std::collections::BTreeSet;
 
-use bk_api::{Phase, Verdict, VerdictCode};
-use bk_plan::{facts::PodFacts, plugin::PluginError, verdicts};
+use bk_api::{Phase, Verdict, VerdictCode, config::ValidationConfig};
+use bk_plan::{admission::rules, facts::PodFacts, plugin::PluginError, verdicts};
 use rstest::rstest;
 use signs::{SIGNS, Sign, When};
+
+use crate::fixtures;
 
 fn verdict(sign: &Sign) -> Verdict {
     let facts = sign.facts();
@@ -44,8 +46,19 @@ fn every_sign_is_read() {
     }
 }
 
+/// A condition may say that a pod was disrupted, and not why.
+#[test]
+fn a_pod_that_was_taken_away_without_a_word_has_a_verdict() {
+    let deleted_at = "2027-01-15T08:00:09Z".parse().expect("a time");
+    let facts =
+        PodFacts { deleting_since: Some(deleted_at), disrupted: Some(Box::default()), ..PodFacts::default() };
+    let verdict = verdicts::not_taken(Some(&facts), 3);
+    assert_eq!(verdict.code, VerdictCode::NodeLost);
+    assert!(verdict.message.ends_with("took its pod away and does not say why"), "{}", verdict.message);
+}
+
 /// What the API server answers to the creation of a pod.
-const ANSWERS: [(u16, &str, VerdictCode, bool); 9] = [
+const ANSWERS: [(u16, &str, VerdictCode, bool); 10] = [
     (422, "Pod \"x\" is invalid: spec.containers[0].name: Invalid value", VerdictCode::InvalidSpec, true),
     (
         400,
@@ -60,6 +73,12 @@ const ANSWERS: [(u16, &str, VerdictCode, bool); 9] = [
         true,
     ),
     (400, "admission webhook \"policy.example.com\" denied the request: no", VerdictCode::PodRefused, true),
+    (
+        422,
+        "pods \"x\" is forbidden: ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no",
+        VerdictCode::PodRefused,
+        true,
+    ),
     (
         403,
         "pods \"x\" is forbidden: error looking up service account ci/deployer: serviceaccount \"deployer\" not found",
@@ -109,6 +128,9 @@ fn a_cancelled_job_says_how_far_it_was(#[case] phase: Phase, #[case] when: &str)
 /// Each code of the catalogue comes of something; none is there for its own sake.
 #[test]
 fn every_code_is_given() {
+    let config = "rules: [{expression: 'false', message: nothing}]";
+    let validation: ValidationConfig = serde_saphyr::from_str(config).expect("a configuration");
+    let job = fixtures::job("spec: {command: make}");
     let plain = [
         verdicts::passed(),
         verdicts::canceled(Phase::Running).1,
@@ -118,6 +140,7 @@ fn every_code_is_given() {
         verdicts::build_job_deleted("nightly"),
         verdicts::lost(None),
         verdicts::unreadable_plugins(&PluginError::NotOneKey { index: 0 }),
+        rules::refusal(&job, None, &validation).expect("it breaks the rule"),
     ];
     let given: BTreeSet<_> = SIGNS
         .iter()

@@ -6,6 +6,9 @@ use bk_plan::remote::RemoteState;
 
 use super::world::PodId;
 
+/// An agent that is not in a pod of ours.
+pub(crate) const ELSEWHERE: PodId = PodId::MAX;
+
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum State {
     Waiting,
@@ -76,7 +79,7 @@ impl Buildkite {
             }
             State::Acquired { by, stop } => {
                 stop.get_or_insert(outcome);
-                Some(*by)
+                Some(*by).filter(|agent| *agent != ELSEWHERE)
             }
             _ => None,
         }

@@ -16,7 +16,7 @@ pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<St
             {
                 return Some(format!("a job that is {remote:?} is finished by us"));
             }
-            Action::FinishRemote(_) | Action::Notify(_) | Action::Explain(_)
+            Action::FinishRemote(_) | Action::Notify(_) | Action::Explain(_) | Action::Remark(_)
                 if seen.job.spec.buildkite.is_none() =>
             {
                 return Some("Buildkite is told about a standalone job".to_owned());

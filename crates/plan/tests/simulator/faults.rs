@@ -1,5 +1,6 @@
 //! What people, nodes and clusters do to pods.
 
+use bk_plan::decide::{Action, departed};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
 
 use super::{
@@ -88,8 +89,26 @@ impl World {
         if running {
             self.note(|_| "somebody deletes the BuildJob".to_owned());
             self.disturbed = true;
-            self.job_deleted = true;
+            self.job_deleted = self.job.clone();
+            let delay = self.random.between(1, 3_000);
+            self.after(delay, Event::Departed(self.operator.process()));
             self.remove_job();
+        }
+    }
+
+    /// What the operator tells Buildkite about a BuildJob that somebody has deleted.
+    pub(crate) fn depart(&mut self, process: u32) {
+        let (Some(job), Some(buildkite)) = (&self.job_deleted, &mut self.buildkite) else {
+            return;
+        };
+        let is_there = self.operator.is_up() && self.operator.process() == process;
+        if !is_there || buildkite.outage.contains(&self.now) {
+            return;
+        }
+        self.told_of_departure = true;
+        if let Some(Action::FinishRemote(verdict)) = departed(job, buildkite.word()) {
+            // If an agent was quicker, it is stopped with its pod.
+            let _refused = buildkite.finish(verdict.exit_status.unwrap_or(-1));
         }
     }
 

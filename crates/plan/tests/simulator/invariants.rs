@@ -9,13 +9,16 @@ use super::{
     world::{Instant, PodId, World},
 };
 
-/// The most writes to the API server for a job that keeps its first pod and an operator that stays up.
-pub(crate) const CALM_WRITES: u32 = 12;
-/// The most writes to the API server for any job.
-pub(crate) const WRITES: u32 = 32;
-/// The most rounds for any job: some, and so many for each second until its end. More would be a hot loop.
+/// The most writes to the API server for a job that keeps its first pod and an operator that stays up: the pod, what it
+/// waits for, `Running`, a warning, a verdict, the end, and the deletion of both.
+pub(crate) const CALM_WRITES: u32 = 8;
+/// The most writes to the API server for any job. It has three pods at most, whose attempt, pod, wait, start and end are
+/// written, and a write whose answer is lost is made again.
+pub(crate) const WRITES: u32 = 20;
+/// The most rounds for any job: some, and so many for each second until its end. Kubelets and watches that are made anew
+/// wake the operator as well, and a pod that goes is looked at every second. More would be a hot loop.
 const ROUNDS: Instant = 60;
-const ROUNDS_PER_SECOND: Instant = 3;
+const ROUNDS_PER_SECOND: Instant = 1;
 
 /// How much longer than its grace period a pod may be there and still count.
 pub(crate) const OVERDUE: SignedDuration = SignedDuration::from_secs(59);
@@ -174,10 +177,10 @@ pub(crate) fn of_end(world: &mut World) {
         world.violate(format!("not at an end: the job is {phase:?}, {pods} pods are left"));
     }
     if let Some(buildkite) = &world.buildkite {
-        // A reservation lapses: without its BuildJob the job returns to the queue.
+        // A reservation lapses: without its BuildJob, and if nobody was there to say so, the job returns to the queue.
         let settled = match buildkite.state {
             State::Ended(_) => true,
-            State::Waiting => world.job_deleted,
+            State::Waiting => world.job_deleted.is_some() && !world.told_of_departure,
             State::Acquired { .. } => false,
         };
         if !settled {

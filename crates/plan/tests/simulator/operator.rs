@@ -13,7 +13,7 @@ use bk_plan::{
     decide::{Action, Decision, Observed, decide, not_created},
     facts::PodFacts,
     recall::{Creation, Recall},
-    remote::Remote,
+    remote::{Remote, RemoteState},
     surroundings::Surroundings,
     verdicts::{self, Blocker},
 };
@@ -29,6 +29,8 @@ use super::{
 
 /// Time between two questions to Buildkite about a job.
 const ASK_INTERVAL: Instant = 500;
+/// Time between two questions about a job that an agent has, and that nobody wants to hear about.
+const LEASE: Instant = 300_000;
 const MOST_CRASHES: u32 = 8;
 /// How soon to look again when the cache shows what has been overwritten.
 const STALE: Instant = 5_000;
@@ -51,9 +53,11 @@ impl<T> Cache<T> {
         at - now
     }
 
-    fn catch_up(&mut self, now: Instant) {
+    /// Brings the view up to date, and shows what it was meanwhile.
+    fn catch_up(&mut self, now: Instant, mut shown: impl FnMut(&T)) {
         while self.coming.front().is_some_and(|(at, _)| *at <= now) {
             self.view = self.coming.pop_front().expect("there is one").1;
+            shown(&self.view);
         }
     }
 }
@@ -72,6 +76,8 @@ struct States {
     wanted: bool,
     /// The loop that asks is under way.
     asking: bool,
+    /// The next answer is the first to a question.
+    is_new: bool,
 }
 
 #[derive(Default)]
@@ -165,6 +171,15 @@ impl Operator {
         self.gap_chance > 0
     }
 
+    pub(crate) fn is_up(&self) -> bool {
+        !self.down
+    }
+
+    /// Which process this is.
+    pub(crate) fn process(&self) -> u32 {
+        self.process
+    }
+
     pub(crate) fn ever_crashes(&self) -> bool {
         self.crash_chance > 0
     }
@@ -184,8 +199,7 @@ impl World {
 
     /// Observe, decide; the actions follow one by one.
     fn round(&mut self) {
-        self.operator.jobs.catch_up(self.now);
-        self.operator.pods.catch_up(self.now);
+        self.catch_up();
         let Some(job) = self.operator.jobs.view.clone() else {
             return;
         };
@@ -198,6 +212,9 @@ impl World {
         self.operator.recall.seen();
         let remote = self.operator.states.remote;
         let seen = self.observed(&job);
+        if seen.pod.is_some() || seen.batch.is_some() {
+            self.operator.recall.saw(attempt(&job));
+        }
         let decision = decide(&seen, self.rules);
         self.operator.based_on.clone_from(&job.metadata.resource_version);
         self.begin(&seen, decision);
@@ -207,6 +224,22 @@ impl World {
         }
         self.operator.basis = Some((job, remote));
         self.continue_round();
+    }
+
+    /// Whatever the watch has shown of the pod that could not be created, or of the Job around it, has been created.
+    fn catch_up(&mut self) {
+        let Operator { jobs, pods, recall, .. } = &mut self.operator;
+        jobs.catch_up(self.now, |_| {});
+        let Some(job) = &jobs.view else {
+            return pods.catch_up(self.now, |_| {});
+        };
+        let attempt = attempt(job);
+        let name = names::pod(job.metadata.name.as_deref().unwrap_or_default(), attempt);
+        pods.catch_up(self.now, |(pods, batch)| {
+            if pods.contains_key(name.as_str()) || batch.as_ref().is_some_and(|batch| *batch.name == *name) {
+                recall.saw(attempt);
+            }
+        });
     }
 
     fn observed<'a>(&self, job: &'a BuildJob) -> Observed<'a> {
@@ -233,7 +266,9 @@ impl World {
         self.operator.actions = decision.actions.into();
         self.operator.look_again =
             decision.look_again.map(|wait| i64::try_from(wait.as_millis()).expect("short"));
-        self.operator.states.wanted = decision.ask_remote;
+        let states = &mut self.operator.states;
+        states.is_new |= decision.ask_remote && !states.wanted;
+        states.wanted = decision.ask_remote;
         if decision.ask_remote && !self.operator.states.asking {
             self.operator.states.asking = true;
             self.after(0, Event::Ask(self.operator.process));
@@ -358,6 +393,7 @@ impl World {
                 let now = timestamp(self.now + self.operator.clock_step);
                 self.operator.recall.told(reason, now);
             }
+            Action::Remark(_) => {}
             Action::DeleteJob { unrecorded } => return self.delete_job(unrecorded.as_deref()),
         }
         Ok(())
@@ -382,10 +418,13 @@ impl World {
                 }
                 Fate::Refused => (429, "too many requests"),
                 Fate::Lost => (500, "etcdserver: leader changed"),
-                // A standalone job would have to end here to be safe: its pod may run and go before anybody sees it.
-                Fate::DoneUnheard if self.buildkite.is_none() => (429, "too many requests"),
                 Fate::DoneUnheard => {
                     store(self);
+                    // It is looked for at once, if the API server answers that.
+                    if self.random.chance(50) {
+                        self.operator.recall.created(attempt, Creation::Done);
+                        return Ok(());
+                    }
                     (504, "the server was unable to return a response in the time allotted")
                 }
             }
@@ -477,25 +516,45 @@ impl World {
             self.operator.states.asking = false;
             return;
         }
-        let Some(buildkite) = &self.buildkite else {
-            return self.violate("Buildkite was asked about a standalone job");
-        };
-        let word =
-            Remote { state: buildkite.word(), asked_at: timestamp(self.now + self.operator.clock_step) };
-        let delay = self.random.between(10, 700);
-        if self.outage_left().is_none() {
-            self.after(delay, Event::Answer(process, word));
-        }
+        let delay = self.question(process);
         self.after(delay + ASK_INTERVAL, Event::Ask(process));
     }
 
-    /// Only news wakes the operator.
+    /// A job that an agent has is asked about from time to time.
+    pub(crate) fn renew(&mut self, process: u32) {
+        let acquired =
+            self.operator.states.remote.is_some_and(|remote| remote.state == RemoteState::Acquired);
+        if !self.operator.down && self.operator.process == process && acquired {
+            self.question(process);
+            self.after(LEASE, Event::Renew(process));
+        }
+    }
+
+    /// Asks Buildkite, which answers if it can be reached, and says how long that takes.
+    fn question(&mut self, process: u32) -> Instant {
+        let delay = self.random.between(10, 700);
+        let Some(buildkite) = &self.buildkite else {
+            self.violate("Buildkite was asked about a standalone job");
+            return delay;
+        };
+        let asked_at = timestamp(self.now + self.operator.clock_step);
+        let word = Remote { state: buildkite.word(), asked_at };
+        if self.outage_left().is_none() {
+            self.after(delay, Event::Answer(process, word));
+        }
+        delay
+    }
+
+    /// News wakes the operator, and so does the first answer to a question.
     pub(crate) fn answer(&mut self, process: u32, word: Remote) {
         if self.operator.down || self.operator.process != process {
             return;
         }
-        let before = self.operator.states.remote.replace(word);
-        if before.is_none_or(|before| before.state != word.state) {
+        let before = self.operator.states.remote.replace(word).map(|before| before.state);
+        if before != Some(word.state) && word.state == RemoteState::Acquired {
+            self.after(LEASE, Event::Renew(process));
+        }
+        if std::mem::take(&mut self.operator.states.is_new) || before != Some(word.state) {
             self.wake(None);
         }
     }

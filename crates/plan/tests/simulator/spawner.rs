@@ -1,11 +1,12 @@
 //! Many jobs, few places, and a JobSpawner that is killed between any two of its steps.
 //!
-//! The choice is `intake::select`'s; around it is what the spawner's shell does: what is chosen is written down first,
+//! The choice is the ledger's; around it is what the spawner's shell does: what is chosen is written down first,
 //! then reserved, then made a BuildJob. Its cache of BuildJobs lags. Other jobs come and go meanwhile.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{collections::BTreeMap, time::Duration};
 
-use bk_plan::intake::{self, Candidate, Offer};
+use bk_api::{BuildJob, BuildJobSpec, BuildJobStatus, Phase, build_job::BuildkiteJob};
+use bk_plan::intake::{Candidate, Ledger, Terms};
 
 use super::{
     random::Random,
@@ -39,14 +40,11 @@ pub(crate) struct Queue {
     now: Instant,
     random: Random,
     jobs: BTreeMap<String, Job>,
-    intent: Vec<String>,
+    intent: Vec<Candidate>,
     crash_chance: i64,
-    /// What the process remembers: what it has made that the cache may not show, and what it has not finished.
-    created: BTreeMap<String, Instant>,
-    unfinished: Vec<String>,
-    /// What the cache shows: the BuildJobs of a little while ago, and whether they had ended.
-    cache: BTreeMap<String, bool>,
-    cached_at: Instant,
+    /// What the process knows, of the BuildJobs of a little while ago and of its own doings.
+    ledger: Ledger,
+    epoch: std::time::Instant,
     pub(crate) violation: Option<String>,
     trace: Option<Vec<String>>,
 }
@@ -79,6 +77,7 @@ impl Queue {
             let uuid = format!("job-{number:02}");
             let candidate = Candidate {
                 uuid: uuid.clone(),
+                pipeline: None,
                 priority: random.between(0, 3),
                 scheduled_at: timestamp(random.between(0, 10_000)),
                 rules: Vec::new(),
@@ -93,10 +92,8 @@ impl Queue {
             jobs,
             intent: Vec::new(),
             crash_chance,
-            created: BTreeMap::new(),
-            unfinished: Vec::new(),
-            cache: BTreeMap::new(),
-            cached_at: 0,
+            ledger: ledger(),
+            epoch: std::time::Instant::now(),
             violation: None,
             trace: traced.then(Vec::new),
         }
@@ -124,61 +121,63 @@ impl Queue {
         }
     }
 
+    /// The watch tells what is there: step by step, or by beginning anew.
     fn look(&mut self) {
-        let present =
-            self.jobs.iter().filter_map(|(uuid, job)| Some((uuid.clone(), job.made?.0 <= self.now)));
-        self.cache = present.collect();
-        self.cached_at = self.now;
+        let anew = self.random.chance(20);
+        if anew {
+            self.ledger.relisting();
+        }
+        for (uuid, job) in &self.jobs {
+            match job.made {
+                Some((ends, _)) => self.ledger.seen(uuid, &build_job(uuid, ends <= self.now)),
+                None if !anew => self.ledger.gone(uuid),
+                None => {}
+            }
+        }
+        self.ledger.relisted();
     }
 
     /// A new process has listed everything, and reads what the last one has chosen.
     fn restart(&mut self) {
         self.pass_time();
+        self.ledger = ledger();
         self.look();
-        self.created.clear();
-        self.unfinished = self.intent.clone();
+        self.ledger.resume(0, self.intent.clone());
     }
 
     fn round(&mut self) -> Result<(), Killed> {
-        self.carry_out()?;
-        let under_way = self.cache.values().filter(|ended| !**ended).count();
-        let free = PLACES.saturating_sub(under_way + self.created.len() + self.unfinished.len());
-        let here = self.here();
         let waiting: Vec<Candidate> = self
             .jobs
             .values()
             .filter(|job| job.standing == Standing::Waiting)
             .map(|job| job.candidate.clone())
             .collect();
-        let offer = Offer { queue: "default".to_owned(), tags: Vec::new() };
-        let choice: Vec<String> = intake::select(&waiting, &offer, &here, free)
-            .into_iter()
-            .map(|chosen| chosen.uuid.clone())
-            .collect();
-        if choice.is_empty() {
-            return Ok(());
+        let now = self.epoch + Duration::from_millis(self.now.unsigned_abs());
+        let choice = self.ledger.choose(0, &waiting, now).take;
+        if !choice.is_empty() {
+            self.note(&format!("chooses {:?}", choice.iter().map(|job| &job.uuid).collect::<Vec<_>>()));
+            self.survive()?;
+            self.intent = self.ledger.unfinished(0);
         }
-        self.note(&format!("chooses {choice:?}"));
-        self.unfinished.extend(choice);
-        self.survive()?;
-        self.intent.clone_from(&self.unfinished);
-        self.carry_out()
+        self.carry_out(now)
     }
 
     /// Reserves what was chosen and is not here, then makes BuildJobs of what became ours.
-    fn carry_out(&mut self) -> Result<(), Killed> {
-        let chosen = std::mem::take(&mut self.unfinished);
-        let here = self.here();
-        let missing: Vec<String> = chosen.into_iter().filter(|uuid| !here.contains(uuid)).collect();
+    fn carry_out(&mut self, now: std::time::Instant) -> Result<(), Killed> {
+        let mut missing: Vec<String> =
+            self.ledger.unfinished(0).into_iter().map(|candidate| candidate.uuid).collect();
         if missing.is_empty() {
             return Ok(());
         }
+        missing.sort();
         self.survive()?;
         let until = self.now + RESERVATION;
         let mut ours = Vec::new();
         for uuid in missing {
             let job = self.jobs.get_mut(&uuid).expect("only listed jobs are chosen");
-            if job.standing != Standing::Ended {
+            if job.standing == Standing::Ended {
+                self.ledger.release(&uuid);
+            } else {
                 job.standing = Standing::Reserved { until };
                 ours.push(uuid);
             }
@@ -186,26 +185,17 @@ impl Queue {
         for uuid in ours {
             self.survive()?;
             if self.random.chance(5) {
-                self.unfinished.push(uuid);
                 continue;
             }
             let (ends, goes) = (self.now + self.random.span(120_000), self.random.span(60_000));
-            let now = self.now;
             let job = self.jobs.get_mut(&uuid).expect("it was reserved");
             if job.made.is_none() && job.standing != Standing::Ended {
                 job.made = Some((ends, ends + goes));
                 job.times_made += 1;
             }
-            self.created.insert(uuid, now);
+            self.ledger.created(&uuid, now);
         }
         Ok(())
-    }
-
-    fn here(&mut self) -> BTreeSet<String> {
-        let (cache, cached_at) = (&self.cache, self.cached_at);
-        self.created.retain(|uuid, since| !cache.contains_key(uuid) && *since >= cached_at);
-        let known = self.cache.keys().chain(self.created.keys()).chain(&self.unfinished);
-        known.cloned().collect()
     }
 
     /// Every step may be the last.
@@ -252,4 +242,18 @@ impl Queue {
     pub(crate) fn trace(&self) -> String {
         self.trace.as_ref().map(|lines| lines.join("\n")).unwrap_or_default()
     }
+}
+
+fn ledger() -> Ledger {
+    Ledger::new(PLACES, vec![Terms { queue: "default".to_owned(), ..Terms::default() }])
+}
+
+/// The BuildJob of a job, as the watch shows it.
+fn build_job(uuid: &str, ended: bool) -> BuildJob {
+    let mut job = BuildJob::new(uuid, BuildJobSpec::default());
+    let queue = Some("default".to_owned());
+    job.spec.buildkite = Some(BuildkiteJob { job_uuid: uuid.to_owned(), queue, ..BuildkiteJob::default() });
+    let phase = if ended { Phase::Succeeded } else { Phase::Running };
+    job.status = Some(BuildJobStatus { phase, ..BuildJobStatus::default() });
+    job
 }

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use super::{
     api::{Batch, Stored, Trouble},
     batch::BatchStep,
-    buildkite::{Buildkite, Outcome},
+    buildkite::{Buildkite, ELSEWHERE, Outcome, State},
     faults::Fault,
     fixtures, init,
     kubelet::{Life, Step},
@@ -42,12 +42,20 @@ pub(crate) enum Event {
     Act,
     /// The operator asks Buildkite.
     Ask(u32),
+    /// The operator asks about a job that an agent has.
+    Renew(u32),
     /// Buildkite's answer arrives, for the process that asked.
     Answer(u32, Remote),
     /// A new operator process takes over.
     Restart,
     /// Somebody cancels the job in Buildkite, or its time is up.
     Stop(Outcome),
+    /// The reservation has run out, unless the operator extends it in time.
+    Lapse,
+    /// An agent elsewhere takes the job, if nobody has, or ends it.
+    Elsewhere(Option<i32>),
+    /// The operator hears that somebody has deleted the BuildJob, if it is still this process.
+    Departed(u32),
     /// What people and clusters do to pods.
     Fault(Fault),
 }
@@ -79,8 +87,10 @@ pub(crate) struct World {
     pub(crate) init_failed: bool,
     /// Whether something took the pod or the agent away from a job that had not ended.
     pub(crate) disturbed: bool,
-    /// Whether somebody deleted the BuildJob.
-    pub(crate) job_deleted: bool,
+    /// The BuildJob that somebody deleted.
+    pub(crate) job_deleted: Option<Rc<BuildJob>>,
+    /// Whether Buildkite heard of that.
+    pub(crate) told_of_departure: bool,
     pub(crate) crashes: u32,
     pub(crate) violation: Option<String>,
     trace: Option<Vec<String>>,
@@ -153,7 +163,8 @@ impl World {
             exit: None,
             init_failed: false,
             disturbed: false,
-            job_deleted: false,
+            job_deleted: None,
+            told_of_departure: false,
             crashes: 0,
             violation: None,
             trace: traced.then(Vec::new),
@@ -171,6 +182,10 @@ impl World {
         if self.random.chance(8) {
             let at = self.random.span(90_000);
             self.after(at, Event::Stop(Outcome::TimedOut));
+        }
+        if self.random.chance(10) {
+            let at = self.random.span(120_000);
+            self.after(at, Event::Lapse);
         }
         let faults = if self.random.chance(50) { 0 } else { self.random.between(1, 4) };
         for _ in 0..faults {
@@ -198,9 +213,13 @@ impl World {
             Event::Wake(alarm) => self.wake(alarm),
             Event::Act => self.act(),
             Event::Ask(process) => self.ask(process),
+            Event::Renew(process) => self.renew(process),
             Event::Answer(process, word) => self.answer(process, word),
             Event::Restart => self.restart(),
             Event::Stop(outcome) => self.stop(outcome),
+            Event::Lapse => self.lapse(),
+            Event::Elsewhere(end) => self.elsewhere(end),
+            Event::Departed(process) => self.depart(process),
             Event::Fault(fault) => self.fault(fault),
         }
         true
@@ -222,6 +241,34 @@ impl World {
         if let Some(agent) = agent {
             let delay = self.random.between(10, 3_000);
             self.after(delay, Event::Pod(agent, Step::StopNoticed));
+        }
+    }
+
+    /// The job is back in its queue, where anybody's agent may take it. An operator that is there extends most reservations.
+    fn lapse(&mut self) {
+        if self.operator.is_up() && self.random.chance(60) {
+            let held = self.random.between(1_000, 60_000);
+            return self.after(held, Event::Lapse);
+        }
+        if self.buildkite.as_ref().is_some_and(|buildkite| buildkite.state == State::Waiting) {
+            self.note(|_| "Buildkite: the reservation runs out".to_owned());
+            let delay = self.random.span(60_000);
+            self.after(delay, Event::Elsewhere(None));
+        }
+    }
+
+    fn elsewhere(&mut self, end: Option<i32>) {
+        let Some(buildkite) = &mut self.buildkite else {
+            return;
+        };
+        if let Some(exit) = end {
+            return self.report(ELSEWHERE, exit);
+        }
+        if buildkite.acquire(ELSEWHERE).is_ok() {
+            self.disturbed = true;
+            self.note(|_| "Buildkite: an agent elsewhere takes the job".to_owned());
+            let (exit, delay) = (self.random.between(0, 2), self.random.span(200_000));
+            self.after(delay, Event::Elsewhere(Some(i32::try_from(exit).expect("small"))));
         }
     }
 

@@ -31,6 +31,7 @@ fn agent_with_defaults() {
         assert_eq!(jobs, ["checkout", "container-0"]);
         assert_eq!(agent.delivery.binary, c"/usr/local/bin/buildkite-agent");
         assert!(agent.fenced);
+        assert!(!agent.delivery.linked);
         assert_eq!(agent.command, Some(4));
         assert!(!agent.pod.standalone);
         assert_eq!(
@@ -44,10 +45,11 @@ fn agent_with_defaults() {
 #[test]
 fn agent_with_everything() {
     let line = "agent --run u-1 --workspace /w --agent-binary /a --termination-log /t --standalone --jobs x \
-                --no-fence --make /w/a,/w/b/c";
+                --no-fence --link --make /w/a,/w/b/c";
     with_agent(line, |agent| {
         assert_eq!(agent.command, None);
         assert!(!agent.fenced);
+        assert!(agent.delivery.linked);
         assert_eq!(agent.delivery.directories.iter().collect::<Vec<_>>(), ["/w/a", "/w/b/c"]);
         assert_eq!((agent.delivery.binary, agent.pod.termination_log), (c"/a", c"/t" as &CStr));
         assert!(agent.pod.standalone);

@@ -69,6 +69,24 @@ fn another_agent_of_the_same_size_is_delivered() {
 }
 
 #[test]
+fn a_link_does_where_all_have_the_agent_and_does_not_outlive_that() {
+    let pod = Pod::new();
+    let agent = pod.agent_with(&["--jobs", "a", "--standalone", "--link"], &[]);
+    pod.job("a", &["--standalone"], "true").wait();
+    assert_eq!(agent.wait(), End::plain(0));
+    let delivered = pod.workspace("buildkite-agent");
+    assert_eq!(fs::read_link(&delivered).unwrap(), pod.outside("agent-binary"));
+
+    let pod = pod.again("1");
+    assert_eq!(standalone(&pod), End::plain(0));
+    assert!(
+        fs::symlink_metadata(&delivered).unwrap().is_file(),
+        "the next pod's containers may have other images"
+    );
+    assert_eq!(fs::read_to_string(&delivered).unwrap(), "the agent");
+}
+
+#[test]
 fn a_large_agent_arrives_whole() {
     let pod = Pod::new();
     let content: Vec<u8> = (0..5_000_000_u32).flat_map(u32::to_le_bytes).collect();

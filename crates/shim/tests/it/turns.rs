@@ -70,3 +70,37 @@ fn a_mark_that_cannot_be_read_counts_as_a_failure() {
     std::fs::create_dir(pod.marks("ended/a")).unwrap();
     assert_eq!(b.wait(), End::abnormal(125, "not started: a ended with status 125"));
 }
+
+#[test]
+fn the_job_has_ended_when_its_last_container_has() {
+    let pod = Pod::new();
+    let job_ended = || std::fs::read_to_string(pod.marks("job-ended")).ok();
+    let mut agent = pod.agent("a,b");
+    let mut b = pod.job("b", &["--after", "a", "--last"], "echo b >> $EVENTS; read _");
+    assert_eq!(pod.job("a", &[], "true").wait(), End::plain(0));
+    pod.until_event("b");
+    assert_eq!(job_ended(), None);
+    b.say("");
+    assert_eq!(b.wait(), End::plain(0));
+    assert_eq!(job_ended().as_deref(), Some("0"));
+    agent.release();
+    agent.wait();
+    let drafts = std::fs::read_dir(pod.marks("")).unwrap().flatten();
+    let left = drafts.filter(|entry| entry.file_name().to_string_lossy().starts_with(".job-ended")).count();
+    assert_eq!(left, 0, "no draft is left");
+}
+
+#[test]
+fn the_job_has_ended_when_a_container_fails() {
+    let pod = Pod::new();
+    let mut agent = pod.agent("a,b,c");
+    let b = pod.job("b", &["--after", "a"], "true");
+    let c = pod.job("c", &["--after", "b", "--last"], "true");
+    assert_eq!(pod.job("a", &[], "exit 7").wait(), End::plain(7));
+    let job_ended = || std::fs::read_to_string(pod.marks("job-ended")).unwrap();
+    assert_eq!(job_ended(), "7");
+    assert_eq!([b.wait().status, c.wait().status], [Some(7); 2]);
+    assert_eq!(job_ended(), "7");
+    agent.release();
+    agent.wait();
+}

@@ -8,6 +8,7 @@ mod artifacts;
 mod caches;
 mod control;
 mod coverage;
+mod exporter;
 mod life;
 mod logs;
 mod meta_data;

@@ -11,7 +11,8 @@ use bk_e2e::{
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_cannot_register_is_replaced_twice_and_then_given_up() {
     scenario(async |world| {
-        let _operator = world.operator().await?;
+        // The operator has the token from elsewhere: only agents meet the one in the Secret.
+        let _operator = world.operator_with_token().await?;
         eventually("the operator has registered", async || {
             Ok(world.operator_log().contains("registered with Buildkite").then_some(()))
         })
@@ -46,6 +47,29 @@ async fn a_job_that_another_agent_took_is_left_to_it() {
         assert_eq!(end.job.job_state, "running", "the other agent still has it: {end:?}");
         rival.finish(id, 0).await?;
         assert_eq!(world.buildkite.ended(id).await?.exit_status, Some(0), "and ends it as it likes");
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_killed_while_the_job_runs_is_lost() {
+    scenario(async |world| {
+        let _operator = world.operator().await?;
+        let step = format!(
+            "{{plugins: [{{kubernetes: {{podSpec: {{containers: [{{image: '{}', \
+             command: ['echo on its way; sleep 600']}}]}}}}}}]}}",
+            world.environment.toolbox_image
+        );
+        let run = world.submit(&step).await?;
+        run.output("on its way\r\n").await?;
+        let kill = "for dir in /proc/[0-9]*; do \
+                    [ \"$(cat $dir/comm)\" != buildkite-agent ] || kill -9 ${dir#/proc/}; \
+                    done";
+        world.cluster.kubectl(&["exec", &run.name, "-c", "agent", "--", "sh", "-c", kill], None)?;
+        let end = run.end().await?;
+        end.assert_failed("AgentLost").assert_told("AgentLost");
+        assert_eq!(end.pods.len(), 1, "nothing is run twice: {end:?}");
         Ok(())
     })
     .await;

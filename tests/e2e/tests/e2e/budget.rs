@@ -2,10 +2,16 @@
 
 use std::time::Duration;
 
-use anyhow::Result;
-use bk_api::names;
-use bk_e2e::{World, audit::ApiCall, eventually, scenario};
-use jiff::Timestamp;
+use anyhow::{Context, Result};
+use bk_e2e::{
+    World,
+    audit::ApiCall,
+    eventually,
+    registry::{Manner, Registry},
+    scenario,
+};
+use jiff::{SignedDuration, Timestamp};
+use rstest::rstest;
 
 /// Writes for a job that succeeds: the choice, the BuildJob, its pod, its status, and the end of both.
 const WRITES: usize = 6;
@@ -41,32 +47,36 @@ fn rounds(log: &str, build_job: &str) -> usize {
     log.lines().filter(round).count()
 }
 
+/// Runs a job that succeeds, and counts what it costs. How long it took to start is returned.
+async fn run(world: &World, step: &str) -> Result<SignedDuration> {
+    settled(world).await?;
+    let mark = Timestamp::now();
+    let run = world.submit(step).await?;
+    let job = world.buildkite.ended(run.id).await?;
+    assert_eq!(job.exit_status, Some(0), "{job:?}");
+    world.cluster.no_pods().await?;
+    eventually("the BuildJob is gone", async || {
+        Ok(world.cluster.build_job(&run.name).await?.is_none().then_some(()))
+    })
+    .await?;
+
+    settled(world).await?;
+    let calls = world.api_calls(mark)?;
+    let writes: Vec<ApiCall> = calls.iter().filter(|call| call.is_write()).cloned().collect();
+    assert!(writes.len() <= WRITES, "{} writes:\n{}", writes.len(), shown(&writes));
+    let creations: Vec<&ApiCall> = writes.iter().filter(|call| call.verb == "create").collect();
+    assert!(creations.len() >= 2, "the BuildJob and its pod are among what is counted:\n{}", shown(&calls));
+    let rounds = rounds(&world.operator_log(), &run.name);
+    assert!((1..=ROUNDS).contains(&rounds), "{rounds} rounds");
+    let pod = creations.iter().find(|call| call.resource == "pods").context("the pod was created")?;
+    Ok(job.started_at.context("the job has started")?.duration_since(pod.at))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_succeeds_costs_six_writes_and_an_idle_operator_nothing() {
     scenario(async |world| {
         let _operator = world.operator().await?;
-        settled(world).await?;
-        let mark = Timestamp::now();
-        let steps = "agents: {queue: bk-operator}\nsteps: [{command: ./hello.sh}]";
-        let build = world.buildkite.build(&world.repository.url, steps).await?;
-        let id = build.jobs[0].id;
-        let job = world.buildkite.ended(id).await?;
-        assert_eq!(job.exit_status, Some(0), "{job:?}");
-        let name = names::build_job(&id.to_string());
-        world.cluster.no_pods().await?;
-        eventually("the BuildJob is gone", async || {
-            Ok(world.cluster.build_job(&name).await?.is_none().then_some(()))
-        })
-        .await?;
-
-        settled(world).await?;
-        let calls = world.api_calls(mark)?;
-        let writes: Vec<ApiCall> = calls.iter().filter(|call| call.is_write()).cloned().collect();
-        assert!(writes.len() <= WRITES, "{} writes:\n{}", writes.len(), shown(&writes));
-        let creates = writes.iter().filter(|call| call.verb == "create").count();
-        assert!(creates >= 2, "the BuildJob and its pod are among what is counted:\n{}", shown(&calls));
-        let rounds = rounds(&world.operator_log(), &name);
-        assert!((1..=ROUNDS).contains(&rounds), "{rounds} rounds");
+        run(world, "{command: ./hello.sh}").await?;
 
         let mark = Timestamp::now();
         tokio::time::sleep(IDLE).await;
@@ -74,6 +84,28 @@ async fn a_job_that_succeeds_costs_six_writes_and_an_idle_operator_nothing() {
         let idle = |call: &ApiCall| call.verb == "watch" || call.resource == "leases";
         let others: Vec<ApiCall> = calls.into_iter().filter(|call| !idle(call)).collect();
         assert!(others.is_empty(), "while idle:\n{}", shown(&others));
+        Ok(())
+    })
+    .await;
+}
+
+#[rstest]
+#[case::for_an_init_container(
+    "initContainers: [{name: slow, image: 'TOOLBOX', command: [sleep, '5']}], \
+     containers: [{image: 'TOOLBOX', command: ['true']}]"
+)]
+#[case::for_an_image("containers: [{image: 'SLOW', command: ['true']}]")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_slow_to_start_costs_no_more(#[case] spec: &str) {
+    scenario(async |world| {
+        let registry = Registry::serve(&world.environment).await?;
+        let spec = spec
+            .replace("TOOLBOX", &world.environment.toolbox_image)
+            .replace("SLOW", &registry.image(Manner::Slow));
+        let _operator = world.operator().await?;
+        let step = format!("{{plugins: [{{kubernetes: {{podSpec: {{{spec}}}}}}}]}}");
+        let took = run(world, &step).await?;
+        assert!(took >= SignedDuration::from_secs(4), "it started after {took:#}");
         Ok(())
     })
     .await;

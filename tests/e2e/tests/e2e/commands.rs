@@ -1,7 +1,7 @@
 //! What the operator says when the cluster is not ready for it.
 
 use anyhow::Result;
-use bk_e2e::{World, scenario};
+use bk_e2e::{World, eventually, scenario};
 
 /// Runs the operator where it must fail, and returns its one line.
 async fn fails(world: &World) -> Result<String> {
@@ -16,30 +16,33 @@ async fn fails(world: &World) -> Result<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_token_is_named_with_the_cure() {
+async fn a_missing_token_is_named_with_the_cure_and_waited_for() {
     scenario(async |world| {
         world.cluster.kubectl(&["delete", "secret", "buildkite-agent-token"], None)?;
-        let line = fails(world).await?;
+        let _operator = world.operator().await?;
         let namespace = &world.cluster.namespace;
-        assert!(
-            line.contains(&format!(
-                "Secret {namespace}/buildkite-agent-token with key BUILDKITE_AGENT_TOKEN"
-            )),
-            "{line}"
-        );
-        assert!(line.contains("kubectl --namespace"), "{line}");
-        Ok(())
+        let told = |text: &str| Ok(world.operator_log().contains(text).then_some(()));
+        let missing = format!("Secret {namespace}/buildkite-agent-token with key BUILDKITE_AGENT_TOKEN");
+        eventually("the operator says what is missing", async || told(&missing)).await?;
+        assert!(world.operator_log().contains("kubectl --namespace"));
+        let token = &world.buildkite.agent_token;
+        world.cluster.create_secret("buildkite-agent-token", "BUILDKITE_AGENT_TOKEN", token).await?;
+        eventually("the operator goes on", async || told("registered with Buildkite")).await
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_token_is_refused_once_and_not_shown() {
+async fn a_wrong_token_is_told_and_not_shown() {
     scenario(async |world| {
         world.cluster.kubectl(&["delete", "secret", "buildkite-agent-token"], None)?;
         world.cluster.create_secret("buildkite-agent-token", "BUILDKITE_AGENT_TOKEN", "wrong-token").await?;
-        let line = fails(world).await?;
-        assert!(line.contains("cannot identify the agent token: Buildkite answered 401"), "{line}");
+        let _operator = world.operator().await?;
+        eventually("the operator says what is wrong", async || {
+            let told = "cannot identify the agent token: Buildkite answered 401";
+            Ok(world.operator_log().contains(told).then_some(()))
+        })
+        .await?;
         assert!(!world.operator_log().contains("wrong-token"));
         Ok(())
     })
@@ -52,9 +55,11 @@ async fn a_token_that_agents_could_not_use_is_refused() {
         world.cluster.kubectl(&["delete", "secret", "buildkite-agent-token"], None)?;
         let token = format!("{}\n", world.buildkite.agent_token);
         world.cluster.create_secret("buildkite-agent-token", "BUILDKITE_AGENT_TOKEN", &token).await?;
-        let line = fails(world).await?;
-        assert!(line.contains("begins or ends with white space"), "{line}");
-        Ok(())
+        let _operator = world.operator().await?;
+        eventually("the operator says what is wrong", async || {
+            Ok(world.operator_log().contains("begins or ends with white space").then_some(()))
+        })
+        .await
     })
     .await;
 }
@@ -91,6 +96,11 @@ async fn the_operator_cannot_do_more_than_its_role_says() {
             args.extend(question.split(' '));
             let output = world.cluster.try_kubectl(&args, None)?;
             assert_eq!(String::from_utf8_lossy(&output.stdout).trim(), answer, "{question}");
+        }
+        // A Role counts for its own namespace as an object, whatever name `can-i` is asked about.
+        for (namespace, allowed) in [(world.cluster.namespace.as_str(), true), ("default", false)] {
+            let output = world.cluster.try_kubectl(&["get", "namespace", namespace, "--as", &who], None)?;
+            assert_eq!(output.status.success(), allowed, "get namespace {namespace}");
         }
         Ok(())
     })

@@ -1,6 +1,6 @@
 //! Containers, init containers and sidecars that cannot be created, have no volume, or fail.
 
-use bk_e2e::{World, scenario};
+use bk_e2e::{SAY_WHEN, World, scenario};
 use rstest::rstest;
 
 /// A step with this pod spec; `IMAGE` stands for a small image that is there.
@@ -87,13 +87,13 @@ async fn a_volume_that_cannot_be_mounted_is_named(
 async fn an_init_container_that_fails_is_named_at_once_with_its_exit_status() {
     scenario(async |world| {
         let _operator = world.operator().await?;
-        let init = "{name: prepare, image: 'IMAGE', command: [sh, -c, exit 9]}";
+        let init = format!("{{name: prepare, image: 'IMAGE', command: [sh, -c, {SAY_WHEN}; exit 9]}}");
         let end =
             world.submit(&step(world, &format!("initContainers: [{init}], {WORKLOAD}"))).await?.end().await?;
         end.assert_refused("InitFailed")
             .assert_exit_status(9)
             .assert_detail("init container prepare ended with exit status 9")
-            .assert_prompt("the init container's end", end.ended_at("prepare"));
+            .assert_prompt("the init container's end", end.said_at("prepare"));
         Ok(())
     })
     .await;

@@ -17,10 +17,10 @@ async fn a_buildkite_job_can_be_taken_by_hand() {
         // serves another queue, so nothing but the BuildJob brings it to this job.
         world.cluster.kubectl(&["apply", "-f", "-"], Some(&manifest))?;
         let _operator = world.operator_on("another").await?;
-        world.cluster.kubectl(
-            &["wait", "buildjob/by-hand", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=120s"],
-            None,
-        )?;
+        // `kubectl wait` asks the API server's cache, which may not know yet what was applied a moment ago.
+        world.cluster.build_job_with("by-hand", "over", BuildJob::is_terminal).await?;
+        let succeeded = "--for=jsonpath={.status.phase}=Succeeded";
+        world.cluster.kubectl(&["wait", "buildjob/by-hand", succeeded, "--timeout=120s"], None)?;
         let job = world.buildkite.job(id).await?;
         assert_eq!((job.job_state.as_str(), job.exit_status), ("finished", Some(0)));
         assert!(world.buildkite.log(id).await?.contains("hello from the repository"));

@@ -1,9 +1,11 @@
 //! Pods and BuildJobs that are taken away: placed again while no agent has the job, reported once one has.
 
 use anyhow::Result;
-use bk_api::{BuildJob, Phase};
+use bk_api::{BuildJob, Phase, VerdictCode};
 use bk_e2e::{
-    Run, World, eventually,
+    Run, World,
+    agent::PlayedAgent,
+    eventually,
     node::PlayedNode,
     registry::{Manner, Registry},
     scenario,
@@ -91,7 +93,11 @@ async fn a_pod_that_is_lost_while_the_job_runs_is_reported_at_once_and_not_repla
         let struck = Timestamp::now();
         strike(world, blow, &run.pod(1).await?).await?;
         let end = run.end().await?;
-        end.assert_failed(code).assert_told(code).assert_prompt("the blow", struck);
+        end.assert_failed(code).assert_told(code);
+        // Whoever is told to go has a grace period.
+        if matches!(blow, Blow::Eviction) {
+            end.assert_prompt("the blow", struck);
+        }
         assert!(end.job.agent.is_some(), "an agent had the job: {end:?}");
         assert_eq!(end.pods.len(), 1, "nothing is run twice: {end:?}");
         Ok(())
@@ -161,6 +167,78 @@ async fn a_job_whose_pods_are_all_evicted_before_they_start_ends_after_the_third
         let end = run.end().await?;
         end.assert_refused(code).assert_detail(&format!("low on resource: {resource}"));
         assert_eq!(end.pods.len(), 3, "{end:?}");
+        Ok(())
+    })
+    .await;
+}
+
+/// A pod spec that prefers this node, does not bear its loss for a second, and runs until it is stopped.
+fn on_a_node_that_may_be_lost(world: &World, command: &str) -> String {
+    let spec = format!(
+        "terminationGracePeriodSeconds: 1, \
+         tolerations: [{{key: e2e, operator: Exists}}, \
+         {{key: node.kubernetes.io/unreachable, operator: Exists, effect: NoExecute, tolerationSeconds: 0}}], \
+         affinity: {{nodeAffinity: {{preferredDuringSchedulingIgnoredDuringExecution: \
+         [{{weight: 100, preference: {{matchExpressions: [{{key: e2e, operator: In, values: [{}]}}]}}}}]}}}}, \
+         containers: [{{image: '{}', command: ['{command}']}}]",
+        world.cluster.namespace, world.environment.toolbox_image
+    );
+    format!("{{plugins: [{{kubernetes: {{podSpec: {{{spec}}}}}}}]}}")
+}
+
+/// Waits until the job's first pod is on the node.
+async fn placed(run: &Run<'_>, node: &PlayedNode) -> Result<Pod> {
+    eventually("its pod is on the node", async || {
+        let here =
+            |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(&node.name));
+        Ok(run.pods().into_iter().find(here))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_on_a_node_that_is_lost_before_it_starts_goes_to_another_node() {
+    scenario(async |world| {
+        let node = PlayedNode::create(&world.cluster).await?;
+        let _operator = world.operator().await?;
+        let run = world.submit(&on_a_node_that_may_be_lost(world, "true")).await?;
+        let first = placed(&run, &node).await?;
+        node.fall_silent().await?;
+        // The control plane takes the pod away, but nobody is there to say that it has ended.
+        run.pod(2).await?;
+        let job = world.buildkite.ended(run.id).await?;
+        assert_eq!((job.job_state.as_str(), job.exit_status), ("finished", Some(0)), "{job:?}");
+        assert!(job.agent.is_some(), "{job:?}");
+        node.let_go(&first).await?;
+        node.remove().await?;
+        world.cluster.no_pods().await?;
+        assert_eq!(run.pods().len(), 2);
+        Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_on_a_node_that_is_lost_while_it_runs_is_not_run_again() {
+    scenario(async |world| {
+        world.cluster.configure("pod_config", "timeouts: {terminateSeconds: 2}").await?;
+        let node = PlayedNode::create(&world.cluster).await?;
+        let _operator = world.operator().await?;
+        let run = world.submit(&on_a_node_that_may_be_lost(world, "true")).await?;
+        let pod = placed(&run, &node).await?;
+        node.run(&pod).await?;
+        let agent = PlayedAgent::register(&world.buildkite, &run.name).await?;
+        agent.take(run.id).await?;
+        run.status("running", |status| status.phase == Phase::Running).await?;
+        node.fall_silent().await?;
+        let status = run.status("over", |status| status.phase.is_terminal()).await?;
+        assert_eq!(status.verdict.map(|verdict| verdict.code), Some(VerdictCode::NodeLost));
+        // The node comes back, and its kubelet ends what it has.
+        node.let_go(&pod).await?;
+        node.remove().await?;
+        let end = run.end().await?;
+        end.assert_failed("NodeLost").assert_told("NodeLost");
+        assert_eq!(end.pods.len(), 1, "nothing is run twice: {end:?}");
         Ok(())
     })
     .await;

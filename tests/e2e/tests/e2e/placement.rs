@@ -1,10 +1,11 @@
 //! Pods that the API server does not take, or that no node takes.
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use bk_e2e::{
     World, eventually,
     proxy::{Failure, Proxy},
     scenario,
+    webhook::Webhook,
 };
 use reqwest::{Method, StatusCode};
 use rstest::rstest;
@@ -32,33 +33,14 @@ async fn a_pod_that_no_node_takes_ends_with_the_schedulers_reasons() {
     .await;
 }
 
-fn quota(world: &World, pods: &str) -> Result<()> {
-    let manifest = format!(
-        "apiVersion: v1\nkind: ResourceQuota\nmetadata: {{name: pods}}\nspec: {{hard: {{pods: '{pods}'}}}}\n"
-    );
-    world.cluster.kubectl(&["apply", "-f", "-"], Some(&manifest)).map(drop)
-}
-
-/// The quota counts once its controller has looked at the namespace.
-async fn full(world: &World) -> Result<()> {
-    quota(world, "0")?;
-    eventually("the quota counts", async || {
-        let used = world
-            .cluster
-            .kubectl(&["get", "resourcequota", "pods", "-o", "jsonpath={.status.hard.pods}"], None)?;
-        Ok((used == "0").then_some(()))
-    })
-    .await
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_quota_is_waited_for_and_the_job_runs_when_there_is_room() {
     scenario(async |world| {
-        full(world).await?;
+        world.cluster.quota(0).await?;
         let _operator = world.operator().await?;
         let run = world.submit(STEP).await?;
         run.waiting_for("quota").await?;
-        quota(world, "10")?;
+        world.cluster.quota(10).await?;
         passes(world, &run).await
     })
     .await;
@@ -68,12 +50,69 @@ async fn a_full_quota_is_waited_for_and_the_job_runs_when_there_is_room() {
 async fn a_quota_that_stays_full_is_named() {
     scenario(async |world| {
         world.cluster.configure("pod_config", "timeouts: {scheduleSeconds: 4}").await?;
-        full(world).await?;
+        world.cluster.quota(0).await?;
         let _operator = world.operator().await?;
         let end = world.submit(STEP).await?.end().await?;
         end.assert_refused("QuotaExceeded").assert_exit_status(-1).assert_detail("exceeded quota: pods");
         assert!(end.pods.is_empty(), "{end:?}");
         Ok(())
+    })
+    .await;
+}
+
+/// Refuses every job pod in one namespace.
+const POLICY: &str = r#"
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: NAMESPACE}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [""], apiVersions: [v1], operations: [CREATE], resources: [pods]}]
+  validations: [{expression: "false", message: "no pods on Sundays"}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: NAMESPACE}
+spec:
+  policyName: NAMESPACE
+  validationActions: [Deny]
+  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: NAMESPACE}}}
+"#;
+
+/// Waits until no pod can be created any more.
+async fn refused_by_now(world: &World) -> Result<()> {
+    let probe = "apiVersion: v1\nkind: Pod\nmetadata: {name: probe}\n\
+                 spec: {containers: [{name: probe, image: any}]}\n";
+    eventually("pods are refused", async || {
+        let tried = world.cluster.try_kubectl(&["create", "--dry-run=server", "-f", "-"], Some(probe))?;
+        Ok((!tried.status.success()).then_some(()))
+    })
+    .await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_a_policy_refuses_is_reported_in_its_words() {
+    scenario(async |world| {
+        let policy = POLICY.replace("NAMESPACE", &world.cluster.namespace);
+        world.cluster.kubectl(&["apply", "-f", "-"], Some(&policy))?;
+        refused_by_now(world).await?;
+        let _operator = world.operator().await?;
+        let end = world.submit(STEP).await?.end().await?;
+        end.assert_refused("PodRefused").assert_exit_status(-1).assert_detail("no pods on Sundays");
+        world.cluster.kubectl(&["delete", "-f", "-"], Some(&policy)).map(drop)
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pod_that_a_webhook_refuses_is_reported_in_its_words() {
+    scenario(async |world| {
+        let webhook = Webhook::refuse_pods(world, "no pods on Mondays").await?;
+        refused_by_now(world).await?;
+        let _operator = world.operator().await?;
+        let end = world.submit(STEP).await?.end().await?;
+        end.assert_refused("PodRefused").assert_exit_status(-1).assert_detail("no pods on Mondays");
+        webhook.remove()
     })
     .await;
 }
@@ -107,15 +146,14 @@ async fn a_pod_that_cannot_be_is_refused_for_good(
 
 /// Takes from the operator's role what lets it create pods, or gives it back.
 fn may_create_pods(world: &World, may: bool) -> Result<()> {
+    world.weaken();
     let verbs = if may { "get,list,watch,create,delete" } else { "get,list,watch,delete" };
-    let role = world.cluster.kubectl(&["get", "role", "buildkite-operator", "-o", "json"], None)?;
+    let role = world.cluster.kubectl(&["get", "role", "buildkite-operator-jobs", "-o", "json"], None)?;
     let mut role: serde_json::Value = serde_json::from_str(&role)?;
-    for rule in role["rules"].as_array_mut().into_iter().flatten() {
-        let resources = rule["resources"].as_array().cloned().unwrap_or_default();
-        if resources.iter().any(|resource| resource == "pods") {
-            rule["verbs"] = verbs.split(',').collect();
-        }
-    }
+    let mut rules = role["rules"].as_array_mut().into_iter().flatten();
+    let of_pods = |rule: &&mut serde_json::Value| rule["resources"] == serde_json::json!(["pods"]);
+    let about_pods = rules.find(of_pods).context("a rule is about pods")?;
+    about_pods["verbs"] = verbs.split(',').collect();
     world.cluster.kubectl(&["replace", "-f", "-"], Some(&role.to_string())).map(drop)
 }
 

@@ -1,13 +1,19 @@
 //! Three hundred jobs at once on a hundred nodes. The nodes are kwok's, the agents are played by the test, and the rest is
 //! real: scheduler, API server, Buildkite's APIs, operator.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+#![allow(clippy::print_stdout, reason = "figures to look at, with --show-output")]
+
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Context, Result};
 use bk_e2e::{
     World,
     agent::PlayedAgent,
-    eventually,
+    eventually_for,
     kwok::{EXIT_STATUS, Kwok},
     record::Record,
     scenario,
@@ -33,6 +39,9 @@ const MEMORY: u64 = 40_000;
 /// Agents that are busy at once: they are one process here.
 const AGENTS: usize = 32;
 
+/// How long kwok may take to end the containers of a pod, busy as it is with all of them.
+const PATIENCE: Duration = Duration::from_mins(3);
+
 /// What becomes of a job.
 #[derive(Clone, Copy)]
 enum Fate {
@@ -48,25 +57,14 @@ async fn three_hundred_jobs_on_a_hundred_nodes_end_as_they_should_in_little_memo
         let kwok = Kwok::start(world, NODES)?;
         let (client, namespace) = (world.cluster.client.clone(), &world.cluster.namespace);
         let pods = Arc::new(Record::<Pod>::begin(Api::namespaced(client, namespace)));
-        let step = |key: &str, count: usize| {
-            format!(
-                "{{key: {key}, parallelism: {count}, plugins: [{{kubernetes: {{podSpec: {{{}, \
-                 containers: [{{image: any, command: ['true']}}]}}}}}}]}}",
-                kwok.selection()
-            )
-        };
-        let steps = format!(
-            "agents: {{queue: bk-operator}}\nsteps: [{}, {}, {}]",
-            step("pass", PASS),
-            step("fail", FAIL),
-            step("cancel", CANCEL)
-        );
+        let steps = steps(&kwok, [PASS, FAIL, CANCEL]);
         let build = world.buildkite.build(&world.repository.url, &steps).await?;
         assert_eq!(build.jobs.len(), JOBS);
+        let begin = Instant::now();
         let operator = world.operator().await?;
 
         play(world, &pods, &build.jobs).await?;
-        eventually("all jobs have ended", async || {
+        eventually_for(JOBS, "all jobs have ended", async || {
             let ended = ends(&world.operator_log());
             anyhow::ensure!(ended.len() == JOBS, "{} have ended", ended.len());
             Ok(Some(()))
@@ -83,7 +81,7 @@ async fn three_hundred_jobs_on_a_hundred_nodes_end_as_they_should_in_little_memo
         assert_eq!(pods.seen().len(), JOBS, "each job had one pod");
 
         world.cluster.no_pods().await?;
-        eventually("only failed BuildJobs are left", async || {
+        eventually_for(JOBS, "only failed BuildJobs are left", async || {
             let left = world.cluster.kubectl(&["get", "buildjobs", "-o", "name"], None)?.lines().count();
             Ok((left == FAIL).then_some(()))
         })
@@ -92,6 +90,7 @@ async fn three_hundred_jobs_on_a_hundred_nodes_end_as_they_should_in_little_memo
             pods.seen().iter().filter_map(|pod| pod.spec.as_ref()?.node_name.clone()).collect();
         assert!(nodes.len() > NODES / 2, "the jobs were on {} nodes", nodes.len());
         let peak = operator.peak_memory()?;
+        println!("all jobs have ended after {:?}; the operator has used {peak} kB", begin.elapsed());
         assert!(peak < MEMORY, "the operator has used {peak} kB");
         assert_buildkite_agrees(world, &build.jobs).await?;
         kwok.remove()
@@ -99,8 +98,21 @@ async fn three_hundred_jobs_on_a_hundred_nodes_end_as_they_should_in_little_memo
     .await;
 }
 
+/// Steps of so many jobs that pass, fail, and are cancelled while they run.
+pub(crate) fn steps(kwok: &Kwok<'_>, counts: [usize; 3]) -> String {
+    let step = |(key, count): (&str, usize)| {
+        format!(
+            "{{key: {key}, parallelism: {count}, plugins: [{{kubernetes: {{podSpec: {{{}, \
+             containers: [{{image: any, command: ['true']}}]}}}}}}]}}",
+            kwok.selection()
+        )
+    };
+    let steps = ["pass", "fail", "cancel"].into_iter().zip(counts).map(step).collect::<Vec<_>>();
+    format!("agents: {{queue: bk-operator}}\nsteps: [{}]", steps.join(", "))
+}
+
 /// The jobs that have ended, and how, as the operator tells it: BuildJobs of those that pass are gone at once.
-fn ends(log: &str) -> Vec<(String, String)> {
+pub(crate) fn ends(log: &str) -> Vec<(String, String)> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     log.lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
@@ -110,11 +122,15 @@ fn ends(log: &str) -> Vec<(String, String)> {
 }
 
 /// Plays the agent of each pod as soon as it runs, until all jobs have had theirs.
-async fn play(world: &World, pods: &Arc<Record<Pod>>, jobs: &[bk_e2e::buildkite::Job]) -> Result<()> {
+pub(crate) async fn play(
+    world: &World,
+    pods: &Arc<Record<Pod>>,
+    jobs: &[bk_e2e::buildkite::Job],
+) -> Result<()> {
     let turns = Arc::new(Semaphore::new(AGENTS));
     let mut served = HashSet::new();
     let mut agents = JoinSet::new();
-    eventually("every job has an agent", async || {
+    eventually_for(jobs.len(), "every job has an agent", async || {
         let runs = |pod: &Pod| pod.status.as_ref().is_some_and(|s| s.phase.as_deref() == Some("Running"));
         for pod in pods.seen_if(|pod| runs(pod) && !served.contains(&pod.name_any())) {
             served.insert(pod.name_any());
@@ -167,11 +183,15 @@ async fn serve(
     let patch = json!({ "metadata": { "annotations": { EXIT_STATUS: left_with.to_string() } } });
     api.patch(&pod.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await?;
     // The agent reports when the containers have ended, and not before.
-    let mut looks = tokio::time::interval(Duration::from_millis(100));
     let same = |other: &Pod| other.metadata.uid == pod.metadata.uid;
-    while pods.seen_if(|other| same(other) && has_ended(other)).is_empty() {
-        looks.tick().await;
-    }
+    let mut looks = tokio::time::interval(Duration::from_millis(100));
+    let end = async {
+        while pods.seen_if(|other| same(other) && has_ended(other)).is_empty() {
+            looks.tick().await;
+        }
+    };
+    let ended = tokio::time::timeout(PATIENCE, end).await;
+    ended.with_context(|| format!("the containers of {} have not ended", pod.name_any()))?;
     agent.finish(job, told).await?;
     agent.disconnect().await
 }
@@ -187,7 +207,7 @@ fn job_of(pod: &Pod) -> Result<Uuid> {
     name.strip_prefix("buildkite-").unwrap_or(&name).parse().with_context(|| format!("{name} names no job"))
 }
 
-async fn assert_buildkite_agrees(world: &World, jobs: &[bk_e2e::buildkite::Job]) -> Result<()> {
+pub(crate) async fn assert_buildkite_agrees(world: &World, jobs: &[bk_e2e::buildkite::Job]) -> Result<()> {
     for job in jobs {
         let job = world.buildkite.job(job.id).await?;
         let expected = match job.step_key.as_deref() {

@@ -4,6 +4,8 @@ use async_graphql::{Context, ID, Object, Result, SimpleObject, Union};
 use rusqlite::Transaction;
 use uuid::Uuid;
 
+use super::super::Shared;
+use super::super::extract::BaseUrl;
 use super::super::rest::render::{Links, stamp};
 use super::agent::Agent;
 use super::build::Build;
@@ -12,9 +14,10 @@ use super::ids::{find, id, transact};
 use super::page::{Page, Part};
 use super::states::{JobStates, JobTypes};
 use crate::build::{self, JobKind};
+use crate::pipeline::env;
 use crate::pipeline::step::{Kind, Step};
 use crate::problem::Problem;
-use crate::store::{agents, builds, jobs};
+use crate::store::{agents, builds, facts, jobs};
 
 /// A job with the build it belongs to; the rest is read when it is asked for.
 #[derive(Clone)]
@@ -120,14 +123,23 @@ impl JobTypeCommand {
         })
     }
 
-    /// The step's own variables, `KEY=value` each.
+    /// The job's variables, `KEY=value` each, without those that only an agent gets.
     async fn env(&self, context: &Context<'_>) -> Result<Vec<String>> {
-        Ok(match self.0.step(context).await?.kind {
-            Kind::Command(command) => {
-                command.env.iter().map(|(name, value)| format!("{name}={value}")).collect()
-            }
-            _ => Vec::new(),
+        let slug = context.data::<Shared>()?.config.organization.clone();
+        let base = context.data::<BaseUrl>()?.0.clone();
+        let owned = jobs::OwnedJob { build: self.0.build, job: self.0.job.clone() };
+        transact(context, move |transaction| {
+            let organization = facts::organization(transaction, &slug, &base)?;
+            let facts = facts::of_job(transaction, organization, &owned, None)?;
+            Ok(match &facts.step.kind {
+                Kind::Command(command) => {
+                    let variables = env::environment(&facts, command);
+                    variables.iter().map(|(name, value)| format!("{name}={value}")).collect()
+                }
+                _ => Vec::new(),
+            })
         })
+        .await
     }
 
     async fn step(&self, context: &Context<'_>) -> Result<StepCommand> {

@@ -170,12 +170,12 @@ impl Organization {
         #[graphql(name = "type")] types: Option<Vec<JobTypes>>,
         state: Option<Vec<JobStates>>,
         agent_query_rules: Option<Vec<String>>,
-        #[graphql(desc = "All jobs here are in the cluster: true is the same as nothing")] clustered: Option<
+        #[graphql(desc = "Pass `false` to exclude jobs that belong to a cluster queue")] clustered: Option<
             bool,
         >,
         order: Option<JobOrder>,
     ) -> Result<Page<Job>> {
-        if clustered == Some(false) {
+        if clustered == Some(false) && !context.data::<Shared>()?.config.unclustered {
             return Part { first, after, last: None }.of(Vec::new());
         }
         let filter = Filter { types, states: state, rules: agent_query_rules };

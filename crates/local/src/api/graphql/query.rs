@@ -26,7 +26,7 @@ impl Query {
         &self,
         context: &Context<'_>,
         uuid: Option<ID>,
-        slug: Option<String>,
+        slug: Option<ID>,
     ) -> Result<Option<Build>> {
         match (uuid, slug) {
             (Some(id), _) => {
@@ -55,7 +55,7 @@ impl Query {
     async fn pipeline(
         &self,
         context: &Context<'_>,
-        slug: Option<String>,
+        slug: Option<ID>,
         uuid: Option<ID>,
     ) -> Result<Option<Pipeline>> {
         if let Some(id) = uuid {
@@ -74,8 +74,8 @@ impl Query {
         Ok(find(context, move |transaction| Loaded::get(transaction, id)).await?.map(Job::from))
     }
 
-    async fn organization(&self, context: &Context<'_>, slug: String) -> Result<Option<Organization>> {
+    async fn organization(&self, context: &Context<'_>, slug: ID) -> Result<Option<Organization>> {
         let own = Organization::load(context).await?;
-        Ok((slug == context.data::<Shared>()?.config.organization).then_some(own))
+        Ok((*slug == context.data::<Shared>()?.config.organization).then_some(own))
     }
 }

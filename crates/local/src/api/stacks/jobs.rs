@@ -61,6 +61,7 @@ pub(super) async fn list(
                     dispatch_paused: queue.paused,
                     paused: queue.paused,
                 },
+                pause: None,
             })
         })
         .await?;

@@ -1,14 +1,7 @@
-use std::collections::BTreeSet;
-
 use rstest::rstest;
-use uuid::Uuid;
 
 use super::*;
-use crate::build::layout::{self, Place};
-use crate::build::{BuildState, Steps};
-use crate::pipeline;
-use crate::pipeline::condition::Facts;
-use crate::pipeline::expand::Setting;
+use crate::build::bench::Bench;
 
 const YAML: &str = "
 steps:
@@ -29,27 +22,7 @@ steps:
 ";
 
 fn build() -> Build {
-    let now = jiff::Timestamp::UNIX_EPOCH;
-    let mut ids = 0;
-    let mut new_id = || {
-        ids += 1;
-        Uuid::from_u128(ids)
-    };
-    let document = pipeline::from_yaml(YAML).unwrap();
-    let (taken, facts) = (BTreeSet::new(), Facts::default());
-    let setting = Setting { taken: &taken, branch: "main", facts: &facts };
-    let laid = pipeline::expand(&document, setting, &mut new_id).unwrap();
-    let mut build = Build {
-        id: Uuid::nil(),
-        state: BuildState::Scheduled,
-        cancel_requested: false,
-        started_at: None,
-        finished_at: None,
-        steps: Steps::default(),
-        jobs: Vec::new(),
-    };
-    layout::insert(&mut build, laid, Place { uploader: None, now, scheduled_at: now });
-    build
+    Bench::new(YAML).build
 }
 
 fn read(attribute: &str, format: &str) -> Result<String, AttributeProblem> {

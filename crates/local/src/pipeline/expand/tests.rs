@@ -8,7 +8,7 @@ use crate::pipeline::step::{Command, ExitMatch, RetryRule, SoftFail, TextMatch};
 use crate::pipeline::{from_json, from_yaml};
 
 fn facts() -> Facts {
-    Facts::of(&[("build.branch", Literal::Text("main".into()))], &[])
+    Facts::new([("build.branch", Literal::Text("main".into()))], [].into())
 }
 
 /// A new build on the branch `main`.
@@ -118,10 +118,13 @@ fn a_bare_list_and_an_upload_are_pipelines() {
 }
 
 #[rstest]
-#[case("steps:\n  - comand: x\n", "line 2, column 5: steps[0]: cannot tell what kind of step")]
+#[case(
+    "steps:\n  - comand: x\n",
+    "line 2, column 5: steps[0].comand: unknown attribute comand; did you mean command?"
+)]
 #[case(
     "steps:\n  - command: x\n    lable: y\n",
-    "line 3, column 12: steps[0].lable: unknown attribute lable; did you mean label?"
+    "line 3, column 5: steps[0].lable: unknown attribute lable; did you mean label?"
 )]
 #[case(
     "steps:\n  - command: x\n    label: L\n    if: build.branch = 'main'\n",

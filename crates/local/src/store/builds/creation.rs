@@ -14,6 +14,7 @@ use crate::build::layout::{self, Place};
 use crate::build::{Event, Policy};
 use crate::pipeline::condition::Facts;
 use crate::pipeline::expand::Setting;
+use crate::pipeline::facts as conditions;
 use crate::pipeline::step::{Document, Env, Kind};
 use crate::pipeline::{self, PipelineProblem};
 use crate::problem::Problem;
@@ -72,7 +73,7 @@ pub(super) fn condition_facts(
 ) -> Result<Facts, Problem> {
     let (slug, id) = facts::organization_identity(transaction)?;
     let known = known_variables(transaction, pipeline, row)?;
-    Ok(Facts::new((&slug, id), pipeline, row, &known))
+    Ok(conditions::of_build((&slug, id), pipeline, row, &known))
 }
 
 /// Refuses trigger steps whose pipeline does not exist.

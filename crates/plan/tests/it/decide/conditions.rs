@@ -18,12 +18,12 @@ fn told(status: &BuildJobStatus) -> Vec<String> {
 
 #[rstest]
 #[case::no_node(
-    buildkite().pod(unscheduled(pod(pending(), pending()))).at(10),
-    &["PodCreated=True PodCreated @1", "Scheduled=False Unschedulable @10", "Started=False ContainersStarting @10"]
+    buildkite().pod(unscheduled(pod(pending(), pending()))).at(11),
+    &["PodCreated=True PodCreated @1", "Scheduled=False Unschedulable @11", "Started=False ContainersStarting @11"]
 )]
 #[case::it_starts(
-    buildkite().pod(pod(pending(), pending())).at(10),
-    &["PodCreated=True PodCreated @1", "Scheduled=True Scheduled @1", "Started=False ContainersStarting @10"]
+    buildkite().pod(pod(pending(), pending())).at(61),
+    &["PodCreated=True PodCreated @1", "Scheduled=True Scheduled @1", "Started=False ContainersStarting @61"]
 )]
 #[case::it_runs(
     buildkite().pod(pod(running(), running())).word(Acquired, 9).at(10),
@@ -44,8 +44,18 @@ fn told(status: &BuildJobStatus) -> Vec<String> {
     ]
 )]
 #[case::its_spec_makes_no_pod(
-    standalone().spec(|spec| spec.kubernetes = serde_json::json!({ "podSpce": {} }).as_object().cloned()).at(3),
+    standalone().spec(|spec| spec.kubernetes = serde_json::json!({ "podSpce": {} }).as_object().cloned().map(Into::into)).at(3),
     &["Finished=True InvalidSpec @3"]
+)]
+#[case::nothing_exports_its_logs(
+    buildkite().spec(|spec| spec.log_exporter = serde_json::from_str(r#"{"enabled": true}"#).ok())
+        .pod(pod(pending(), pending())).at(61),
+    &[
+        "PodCreated=True PodCreated @1",
+        "Scheduled=True Scheduled @1",
+        "Started=False ContainersStarting @61",
+        "LogsExported=False NoLogExporter @61",
+    ]
 )]
 fn conditions(#[case] scene: Scene, #[case] expected: &[&str]) {
     assert_eq!(told(&scene.written()), expected);
@@ -53,7 +63,7 @@ fn conditions(#[case] scene: Scene, #[case] expected: &[&str]) {
 
 #[test]
 fn a_condition_that_stays_keeps_its_time() {
-    let starting = buildkite().pod(unscheduled(pod(pending(), pending()))).at(10);
+    let starting = buildkite().pod(unscheduled(pod(pending(), pending()))).at(11);
     let mut running = buildkite().pod(pod(running(), running())).word(Acquired, 39).at(40);
     running.job.status = Some(starting.written());
     let told = told(&running.written());

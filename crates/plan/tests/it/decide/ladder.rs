@@ -23,7 +23,7 @@ fn two(first: ContainerState, second: ContainerState) -> PodFacts {
 
 /// Deleted because its node has been given up.
 fn tainted(pod: PodFacts) -> PodFacts {
-    PodFacts { disrupted: Some(told("DeletionByTaintManager", "")), ..pod }
+    PodFacts { disrupted: Some(told("DeletionByTaintManager", "").into()), ..pod }
 }
 
 fn minutes(scene: Scene) -> Scene {
@@ -69,7 +69,7 @@ fn minutes(scene: Scene) -> Scene {
     "delete nightly u1; ask; again in 1s"
 )]
 #[case::an_agent_sees_to_it(
-    buildkite().running_since(10).pod(two(ended(3, 20), running())).word(Acquired, 26).at(26), "again in 5m"
+    buildkite().running_since(10).pod(two(ended(3, 20), running())).word(Acquired, 26).at(26), "again in 1h"
 )]
 #[case::it_runs_within_its_time(
     minutes(buildkite().running_since(10)).pod(pod(running(), running())).word(Acquired, 209).at(210),
@@ -96,7 +96,11 @@ fn minutes(scene: Scene) -> Scene {
 )]
 #[case::its_node_is_lost_and_an_agent_had_it(
     buildkite().running_since(5).pod(tainted(deleting_since(10, pod(running(), running())))).word(Acquired, 24).at(25),
-    "ask; again in 5s"
+    "write Running; ask; again in 5s"
+)]
+#[case::its_node_is_lost_for_long_and_an_agent_had_it(
+    buildkite().running_since(5).pod(tainted(deleting_since(10, pod(running(), running())))).word(Acquired, 69).at(70),
+    "write Failed NodeLost -1; notify NodeLost"
 )]
 #[case::it_may_still_go(
     buildkite().starting(0).pod(deleting_since(10, pod(pending(), running()))).word(Waiting, 20).at(21),
@@ -129,7 +133,7 @@ fn whose_limit_counts(#[case] own: bool, #[case] plugin: bool, #[case] expected:
     }
     if plugin {
         let content = serde_json::json!({ "jobActiveDeadlineSeconds": 200 });
-        scene = scene.spec(|spec| spec.kubernetes = content.as_object().cloned());
+        scene = scene.spec(|spec| spec.kubernetes = content.as_object().cloned().map(Into::into));
     }
     let mut rules = crate::fixtures::rules();
     rules.timeouts.run = Some(SignedDuration::from_secs(100));

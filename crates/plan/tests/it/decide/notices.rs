@@ -1,5 +1,6 @@
 //! What Buildkite is told about a wait: once it has lasted for 10 s, once per change, and every 30 s at most.
 
+use bk_api::exporters::{ArtifactExporter, LogExporter};
 use bk_plan::remote::RemoteState::{Finished, Waiting};
 use rstest::rstest;
 
@@ -33,6 +34,34 @@ fn without_node() -> Scene {
 )]
 fn of_a_wait(#[case] scene: Scene, #[case] expected: &str) {
     assert_eq!(scene.decides(), expected);
+}
+
+/// What a job asks for and does not get does not keep it from running.
+#[rstest]
+#[case::a_new_job(exporting(buildkite()), "write Pending; create nightly; remark; ask; again in 3s")]
+#[case::nobody_is_to_be_told(exporting(standalone()), "write Pending; create nightly; again in 3s")]
+#[case::it_was_told(
+    exporting(buildkite()).attempt(1).word(Waiting, 1).at(2),
+    "write Pending #1; create nightly-try1; ask; again in 3s"
+)]
+#[case::it_is_on_record(
+    {
+        let mut scene = exporting(buildkite());
+        scene.job.status = Some(scene.written());
+        scene
+    },
+    "create nightly; remark; ask; again in 3s"
+)]
+fn of_something_that_is_not_there(#[case] scene: Scene, #[case] expected: &str) {
+    assert_eq!(scene.decides(), expected);
+}
+
+fn exporting(scene: Scene) -> Scene {
+    scene.spec(|spec| {
+        spec.log_exporter = Some(Box::new(LogExporter { enabled: true, ..LogExporter::default() }));
+        spec.artifact_exporter =
+            Some(Box::new(ArtifactExporter { enabled: true, ..ArtifactExporter::default() }));
+    })
 }
 
 #[rstest]

@@ -72,6 +72,17 @@ fn tried(scene: Scene) -> Scene {
     tried(buildkite().not_created_since(2, "the API server cannot take the job's pod now: down").at(18)), 503, "down",
     "explain the; ask; again in 16s"
 )]
+#[case::a_standalone_jobs_pod_may_have_been_made(
+    standalone().announced(), 504, "timeout", "again in 30s"
+)]
+#[case::nobody_answers_about_a_standalone_jobs_pod(standalone().announced(), 0, "reset", "again in 30s")]
+#[case::a_standalone_jobs_pod_was_certainly_not_made(
+    standalone().announced(), 429, "too many requests", "write Pending (waits for the API server cannot take the job's pod now: too many requests); again in 1s"
+)]
+#[case::a_quota_that_is_counted_anew(
+    tried(buildkite().not_created_since(1, "there is no room for the job's pod: exceeded quota: used: pods=9").at(5)), 403,
+    "exceeded quota: used: pods=10", "ask; again in 30s"
+)]
 fn the_api_server_answers(
     #[case] scene: Scene,
     #[case] status: u16,
@@ -92,6 +103,8 @@ fn nothing_is_tried_again_before_its_time() {
 #[rstest]
 #[case::a_refusal_is_certain(403, QUOTA, None)]
 #[case::a_timeout_may_have_been_a_yes(504, "timeout", Some("nightly"))]
+#[case::no_answer_may_have_been_a_yes(0, "connection reset", Some("nightly"))]
+#[case::who_is_sent_away_was_not_served(429, "too many requests", None)]
 fn a_pod_that_may_exist_stays_named(#[case] status: u16, #[case] message: &str, #[case] named: Option<&str>) {
     let scene = tried(standalone().announced());
     let blocker = bk_plan::verdicts::not_created(status, message);

@@ -6,6 +6,7 @@ use bk_plan::{
     facts::{ContainerState, PodFacts},
     remote::{Remote, RemoteState},
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use proptest::prelude::*;
 
 use super::scene::{
@@ -59,15 +60,7 @@ fn any_word() -> impl Strategy<Value = RemoteState> {
 }
 
 fn any_phase() -> impl Strategy<Value = Phase> {
-    prop::sample::select(vec![
-        Phase::Pending,
-        Phase::Starting,
-        Phase::Running,
-        Phase::Succeeded,
-        Phase::Failed,
-        Phase::Canceled,
-        Phase::TimedOut,
-    ])
+    prop::sample::select(Phase::ALL.to_vec())
 }
 
 prop_compose! {
@@ -171,12 +164,18 @@ proptest! {
     /// Buildkite hears nothing that is not on record here, so that a crash in between loses nothing.
     #[test]
     fn buildkite_hears_only_what_is_on_record(scene in any_scene()) {
-        let mut recorded = scene.job.status_or_default().verdict;
+        let mut recorded = scene.job.status_or_default();
         for action in scene.decision().actions {
             match action {
-                Action::WriteStatus(status) => recorded = status.verdict,
+                Action::WriteStatus(status) => recorded = *status,
+                Action::Notify(told) if recorded.verdict.is_none() => {
+                    let warned = |condition: &Condition| {
+                        condition.type_ == "Warned" && condition.message == told.message
+                    };
+                    prop_assert!(recorded.conditions.iter().any(warned));
+                }
                 Action::FinishRemote(told) | Action::Notify(told) => {
-                    prop_assert_eq!(Some(told), recorded.clone());
+                    prop_assert_eq!(Some(told), recorded.verdict.clone());
                 }
                 _ => {}
             }

@@ -50,6 +50,10 @@ use super::scene::{
     "container container-0 was killed because it used more memory than its limit (exit status 137)"
 )]
 #[case(
+    buildkite().starting(2).pod(pod(ended(1, 20), ended(27, 20))).word(Finished, 21).at(21),
+    "an agent that is not in a pod of this BuildJob has the job"
+)]
+#[case(
     buildkite().running_since(10).pod(evicted(pod(running(), running()))).word(Acquired, 22).at(23),
     "the agent was lost while the job ran: Evicted: the node was low on memory"
 )]

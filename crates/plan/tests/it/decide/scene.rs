@@ -255,7 +255,9 @@ fn in_words(action: &Action) -> String {
         Action::CreateBatchJob(job) => {
             format!("create Job {}", job.metadata.name.as_deref().unwrap_or_default())
         }
-        Action::DeletePod { name, uid } => format!("delete {name} {uid}"),
+        Action::DeletePod { name, uid, at_once } => {
+            format!("delete {name} {uid}{}", if *at_once { " at once" } else { "" })
+        }
         Action::DeleteBatchJob { name, uid } => format!("delete Job {name} {uid}"),
         Action::WriteStatus(status) => {
             let words = [
@@ -271,6 +273,7 @@ fn in_words(action: &Action) -> String {
             format!("finish {:?} {}", verdict.code, verdict.exit_status.unwrap_or_default())
         }
         Action::Notify(verdict) => format!("notify {:?}", verdict.code),
+        Action::Remark(_) => "remark".to_owned(),
         Action::Explain(reason) => format!("explain {}", reason.split(' ').next().unwrap_or_default()),
         Action::DeleteJob { unrecorded: None } => "delete the job".to_owned(),
         Action::DeleteJob { unrecorded: Some(status) } => format!("delete the job, {:?}", status.phase),
@@ -348,12 +351,12 @@ pub(crate) fn ended(exit_status: i32, seconds: i64) -> ContainerState {
 }
 
 pub(crate) fn because(reason: &str, exit_status: i32, seconds: i64) -> ContainerState {
-    ContainerState::Ended(Ended {
+    ContainerState::Ended(Box::new(Ended {
         exit_status,
         reason: reason.to_owned(),
         message: String::new(),
         at: Some(time(seconds)),
-    })
+    }))
 }
 
 pub(crate) fn deleting(pod: PodFacts) -> PodFacts {
@@ -365,12 +368,12 @@ pub(crate) fn deleting_since(seconds: i64, pod: PodFacts) -> PodFacts {
 }
 
 pub(crate) fn evicted(pod: PodFacts) -> PodFacts {
-    PodFacts { given_up: Some(told("Evicted", "the node was low on memory")), ..failed(pod) }
+    PodFacts { given_up: Some(told("Evicted", "the node was low on memory").into()), ..failed(pod) }
 }
 
 /// Deleted at this time to make room for another.
 pub(crate) fn preempted(seconds: i64, pod: PodFacts) -> PodFacts {
-    PodFacts { disrupted: Some(told("PreemptionByScheduler", "")), ..deleting_since(seconds, pod) }
+    PodFacts { disrupted: Some(told("PreemptionByScheduler", "").into()), ..deleting_since(seconds, pod) }
 }
 
 /// All of its containers have ended, one of them badly, or it was given up.
@@ -379,7 +382,12 @@ pub(crate) fn failed(pod: PodFacts) -> PodFacts {
 }
 
 pub(crate) fn unscheduled(pod: PodFacts) -> PodFacts {
-    PodFacts { unscheduled: Some(told("Unschedulable", "0/3 nodes")), node: None, accepted_at: None, ..pod }
+    PodFacts {
+        unscheduled: Some(told("Unschedulable", "0/3 nodes").into()),
+        node: None,
+        accepted_at: None,
+        ..pod
+    }
 }
 
 /// What the cluster says about a pod.

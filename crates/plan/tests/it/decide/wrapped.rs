@@ -66,11 +66,11 @@ fn failed() -> BatchFacts {
 )]
 #[case::it_runs(
     buildkite().batch(batch_job()).pod(pod(running(), running())).word(Acquired, 3).at(3),
-    "write Running; again in 5m"
+    "write Running; again in 1h"
 )]
-#[case::its_image_cannot_be_had(
+#[case::its_pod_starts(
     buildkite().batch(batch_job()).pod(pod(pending(), pending())).word(Waiting, 2).at(2),
-    "ask; again in 2s"
+    "ask; again in 59s"
 )]
 #[case::its_agent_died(
     buildkite().starting(0).batch(batch_job()).pod(pod(running(), ended(1, 20))).word(Waiting, 22).at(22),
@@ -175,6 +175,22 @@ fn a_job_has_the_pods_template_and_never_a_second_pod() {
     template: {}
     ttlSecondsAfterFinished: 3660
     ");
+}
+
+/// Should the operator be gone by then, Kubernetes ends a Job an hour after it should have ended.
+#[test]
+fn a_job_with_a_time_limit_has_a_net() {
+    let active = |scene: Scene| {
+        let actions = scene.decision().actions;
+        let job = actions.into_iter().find_map(|action| match action {
+            Action::CreateBatchJob(job) => job.spec,
+            _ => None,
+        });
+        job.expect("a Job is created").active_deadline_seconds
+    };
+    let limited = buildkite().in_job().spec(|spec| spec.timeout = Some("5m".parse().expect("a duration")));
+    assert_eq!(active(limited), Some(120 + 120 + 300 + 3_600));
+    assert_eq!(active(buildkite().in_job()), None);
 }
 
 #[test]

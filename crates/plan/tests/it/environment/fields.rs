@@ -122,6 +122,19 @@ fn git_credentials_of_an_environment(#[case] field: &str, #[case] expected: &[&s
         .filter_map(|line| line.split_once("spec.containers[")?.1.split(']').next())
         .collect();
     assert_eq!(changed, expected.iter().copied().collect());
+    if !expected.is_empty() {
+        check("environment-git-credentials", credentials, &difference);
+    }
+}
+
+/// When an environment beside the job starts is its own to say, unless the job says otherwise.
+#[test]
+fn the_startup_of_an_environment() {
+    let with = |startup: &str| surroundings(&format!("report: {{ image: junit, {startup} }}"));
+    let job = job("spec: { command: make, extraContainers: [{ environment: report }] }");
+    let field = "startup: with";
+    let difference = difference::between(&pod(&job, &with("")), &pod(&job, &with(field)));
+    check("environment-startup", field, &difference);
 }
 
 /// The same environment, in each of the places that it can have.

@@ -154,22 +154,6 @@ fn what_is_the_same_is_there_once() {
     "{ command: make, environment: account, kubernetes: { podSpec: { serviceAccountName: theirs } } }",
     "spec.environment: account → serviceAccountName: the pod cannot be both `ours` and `theirs`, which is in spec.kubernetes.podSpec"
 )]
-#[case::logs(
-    "{ command: make, logExporter: { enabled: true } }",
-    "spec.logExporter.enabled: this version of the operator has no log exporter; leave `logExporter` out"
-)]
-#[case::artifacts(
-    "{ command: make, artifactExporter: { enabled: true } }",
-    "spec.artifactExporter.enabled: this version of the operator has no artifact exporter; leave `artifactExporter` out"
-)]
-#[case::metrics(
-    "{ command: make, metricsExporter: { enabled: true } }",
-    "spec.metricsExporter.enabled: this version of the operator has no metrics exporter; leave `metricsExporter` out"
-)]
-#[case::mirrors(
-    "{ command: make, repoMirror: { enabled: true } }",
-    "spec.repoMirror.enabled: this version of the operator has no repository mirror; leave `repoMirror` out"
-)]
 fn clashes_are_refused(#[case] job: &str, #[case] expected: &str) {
     let environments = "
 a: { image: a }

@@ -48,6 +48,10 @@ use crate::fixtures::job;
     "{ podSpec: { volumes: [{ name: cache, emptyDir: {} }] }, commandParams: { envFrom: [{ secretRef: { name: s } }], extraVolumeMounts: [{ name: cache, mountPath: /cache }] } }"
 )]
 #[case(
+    "command-params-interposer",
+    "{ commandParams: { interposer: vector }, podSpec: { containers: [{ command: [one, two], args: [three, four five] }] } }"
+)]
+#[case(
     "extra-volume-mounts",
     "{ podSpec: { volumes: [{ name: cache, emptyDir: {} }] }, sidecars: [{ image: redis }], extraVolumeMounts: [{ name: cache, mountPath: /cache }] }"
 )]

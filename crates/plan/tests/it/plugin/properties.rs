@@ -97,7 +97,7 @@ fn job_with(plugin: Map<String, Value>) -> bk_api::BuildJob {
     let mut job = job(
         "spec: { buildkite: { jobUUID: 0198f0a0-0000-7000-8000-000000000001 }, command: make, image: busybox }",
     );
-    job.spec.kubernetes = Some(plugin);
+    job.spec.kubernetes = Some(plugin.into());
     job
 }
 

@@ -68,7 +68,7 @@ fn any_job() -> impl Strategy<Value = BuildJob> {
             if workspace {
                 pod_spec["volumes"] = json!([{ "name": "workspace", "emptyDir": { "medium": "Memory" } }]);
             }
-            job.spec.kubernetes = json!({ "podSpec": pod_spec }).as_object().cloned();
+            job.spec.kubernetes = json!({ "podSpec": pod_spec }).as_object().cloned().map(Into::into);
             job
         },
     )

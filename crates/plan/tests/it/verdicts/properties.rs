@@ -79,7 +79,7 @@ fn state() -> impl Strategy<Value = ContainerState> {
     prop_oneof![
         told().prop_map(|told| ContainerState::Waiting { reason: told.reason, message: told.message }),
         Just(ContainerState::Running),
-        ended().prop_map(ContainerState::Ended),
+        ended().prop_map(|end| ContainerState::Ended(Box::new(end))),
     ]
 }
 
@@ -91,7 +91,7 @@ prop_compose! {
         restarts in 0..6_i32,
         last_end in prop::option::of(ended()),
     ) -> ContainerFacts {
-        ContainerFacts { name: name.to_owned(), image: "busybox".to_owned(), sidecar, state, ready, restarts, last_end }
+        ContainerFacts { name: name.to_owned(), image: "busybox".to_owned(), sidecar, state, ready, restarts, last_end: last_end.map(Box::new) }
     }
 }
 
@@ -120,9 +120,9 @@ prop_compose! {
             deleting_since: times.2,
             node: Some("node-1".to_owned()),
             failed,
-            given_up: told.0,
-            disrupted: told.1,
-            unscheduled: told.2,
+            given_up: told.0.map(Box::new),
+            disrupted: told.1.map(Box::new),
+            unscheduled: told.2.map(Box::new),
             init,
             managed,
             agent,

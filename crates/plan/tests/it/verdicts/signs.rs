@@ -6,6 +6,8 @@ use bk_api::VerdictCode::{self, *};
 use bk_plan::facts::{PodEvent, PodFacts};
 use k8s_openapi::api::core::v1::Pod;
 
+use crate::fixtures::kept;
+
 /// When a sign is seen.
 #[derive(Clone, Copy)]
 pub(crate) enum When {
@@ -58,7 +60,7 @@ impl Sign {
             warning: *reason != "Pulling",
             at: None,
         });
-        PodFacts { events: events.collect(), ..PodFacts::of(&pod) }
+        PodFacts { events: events.collect(), ..kept(&pod) }
     }
 }
 
@@ -150,8 +152,8 @@ signs! {
     "a sidecar that fails again and again", Blocked,
     r#"{ initContainerStatuses: [{ name: database, restartCount: 3, state: { waiting: { reason: CrashLoopBackOff, message: back-off } }, lastState: { terminated: { exitCode: 2, reason: Error, message: "no data directory" } } }] }"#
         => SidecarFailed "sidecar database was started again 3 times, and ended with exit status 2: no data directory" "2";
-    "a sidecar that is killed for its memory again and again", Blocked,
-    r#"{ initContainerStatuses: [{ name: database, restartCount: 4, state: { waiting: { reason: CrashLoopBackOff } }, lastState: { terminated: { exitCode: 137, reason: OOMKilled } } }] }"#
+    "a sidecar that is killed for its memory", Blocked,
+    r#"{ initContainerStatuses: [{ name: database, restartCount: 1, state: { waiting: { reason: CrashLoopBackOff } }, lastState: { terminated: { exitCode: 137, reason: OOMKilled } } }] }"#
         => OutOfMemory "sidecar database was killed because it used more memory" "137";
     "a sidecar whose startup probe never passes", Late,
     r#"{ initContainerStatuses: [{ name: database, started: false, state: { running: {} } }] }"#
@@ -210,6 +212,9 @@ signs! {
     "an agent whose token is refused", Untaken,
     r#"{ containerStatuses: [{ name: agent, state: { terminated: { exitCode: 1, reason: Error, message: "buildkite-agent: fatal: POST https://agent.example.com/v3/register: 401 Unauthorized" } } }] }"#
         => AgentNotRegistered "the agent ended with exit status 1 (Error: buildkite-agent: fatal: POST" "-1";
+    "an agent that is killed before the runtime knows why", Untaken,
+    r#"{ containerStatuses: [{ name: agent, state: { terminated: { exitCode: 137, reason: Error, message: "buildkite-agent was ended by signal 9" } } }] }"#
+        => AgentOutOfMemory "container agent was killed by signal 9" "137";
     "an agent that does not get the job", Untaken,
     r#"{ containerStatuses: [{ name: agent, state: { terminated: { exitCode: 27, reason: Error } } }] }"#
         => NotAcquired "the agent ended with exit status 27" "-1";

@@ -55,6 +55,7 @@ fn name_of(action: &Action) -> String {
         }
         Action::FinishRemote(verdict) => format!("finish {:?}", verdict.code),
         Action::Explain(reason) => format!("explain {reason}"),
+        Action::Remark(text) => format!("remark {text}"),
         Action::Notify(verdict) => format!("notify {:?}", verdict.code),
         Action::DeleteJob { unrecorded } => {
             format!("delete job {:?}", unrecorded.as_ref().map(|status| status.phase))

@@ -1,0 +1,108 @@
+{{- /* Written from crates/operator/src/permissions.rs. */ -}}
+{{- define "buildkite-operator.rules.own" -}}
+# Its configuration.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [buildkite-operator-config]
+  verbs: [get, list, watch]
+# Whether this replica is the last.
+- apiGroups: [apps]
+  resources: [deployments]
+  resourceNames: [{{ include "buildkite-operator.fullname" . }}]
+  verbs: [get]
+# Which replica works.
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [{{ include "buildkite-operator.fullname" . }}]
+  verbs: [get, list, watch, update]
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  verbs: [create]
+# What somebody has to do something about.
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
+
+{{- define "buildkite-operator.rules.jobs" -}}
+- apiGroups: [buildkite-operator.dev]
+  resources: [buildjobs]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [buildkite-operator.dev]
+  resources: [buildjobs/status]
+  verbs: [patch]
+# What BuildJobs refer to by name.
+- apiGroups: [buildkite-operator.dev]
+  resources: [buildenvironments]
+  verbs: [get, list, watch]
+- apiGroups: [""]
+  resources: [podtemplates]
+  verbs: [get]
+- apiGroups: [batch]
+  resources: [jobs]
+  verbs: [get, list, watch, create, delete]
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [get, list, watch, create, delete]
+# The shim and the JobSpawner's written choices.
+- apiGroups: [""]
+  resources: [configmaps]
+  verbs: [get, list, watch, create, patch]
+# The tokens, and no other Secret.
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [{{ include "buildkite-operator.agentTokenSecret" . }}, {{ include "buildkite-operator.apiTokenSecret" . }}]
+  verbs: [get, list, watch]
+# After whose UID the operator is called at Buildkite; a Role allows for its own namespace only.
+- apiGroups: [""]
+  resources: [namespaces]
+  verbs: [get]
+# What happens to pods beyond their status.
+- apiGroups: [""]
+  resources: [events]
+  verbs: [list, watch]
+- apiGroups: [events.k8s.io]
+  resources: [events]
+  verbs: [create, patch]
+{{- end }}
+
+{{- define "buildkite-operator.rules.webhook.own" -}}
+# The certificate of the webhooks, which the replicas share.
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [{{ include "buildkite-operator.webhook.fullname" . }}]
+  verbs: [get, list, watch, update]
+{{- end }}
+
+{{- define "buildkite-operator.rules.webhook.jobs" -}}
+# Whether there is what BuildJobs refer to.
+- apiGroups: [""]
+  resources: [persistentvolumeclaims, serviceaccounts]
+  verbs: [get]
+{{- end }}
+
+{{- define "buildkite-operator.rules.webhook.secrets" -}}
+# Whether there are the Secrets that BuildJobs refer to.
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get]
+{{- end }}
+
+{{- define "buildkite-operator.rules.webhook.cluster" -}}
+# Whether any node can run a job.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [list, watch]
+# Whether there is what BuildJobs refer to.
+- apiGroups: [scheduling.k8s.io]
+  resources: [priorityclasses]
+  verbs: [get]
+- apiGroups: [node.k8s.io]
+  resources: [runtimeclasses]
+  verbs: [get]
+# Its own webhooks, which are to trust its certificate.
+- apiGroups: [admissionregistration.k8s.io]
+  resources: [validatingwebhookconfigurations, mutatingwebhookconfigurations]
+  resourceNames: [{{ include "buildkite-operator.webhook.fullname" . }}]
+  verbs: [get, list, watch, patch]
+{{- end }}

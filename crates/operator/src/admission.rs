@@ -1,0 +1,133 @@
+//! Admission webhooks: the API server asks, and every replica answers, whether it works or stands by.
+//!
+//! What is wrong with an object is decided in `bk_plan::admission`.
+//!
+//! - [`args`]: where to listen, and under which names
+//! - [`server`]: questions and answers
+//! - [`facts`]: what the cluster has of what an object refers to
+//! - [`identity`]: certificates, and when they are made anew
+//! - [`keeper`]: keeps certificate, Secret and webhook configurations in step
+
+mod args;
+mod facts;
+mod identity;
+mod keeper;
+mod server;
+
+use std::{sync::Arc, time::Duration};
+
+use axum_server::{Handle, tls_rustls::RustlsConfig};
+use bk_plan::{admission::Demands, pod::PodSettings};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+pub use args::WebhookArgs;
+
+use self::{facts::Facts, identity::Identity, keeper::Keeper};
+use crate::{
+    error::Error,
+    settings::{Cluster, Settings},
+    shim, telemetry,
+};
+
+/// How long answers that are under way may take when the operator stops.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// What answers depend on.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    /// Whose objects are looked at.
+    pub(crate) namespace: String,
+    /// What pods are made of, and what users demand.
+    pub(crate) demands: Demands,
+}
+
+/// The webhooks of this replica, if it has any.
+pub struct Webhooks {
+    shim_config_map: String,
+    /// What answers depend on; nothing is answered before it is known. It may be replaced at any time.
+    terms: watch::Sender<Option<Arc<Terms>>>,
+}
+
+impl Webhooks {
+    /// Listens if the operator is to. Answers come once there is a certificate, and [`Self::learn`] was called.
+    pub async fn start(
+        args: &WebhookArgs,
+        cluster: &Cluster,
+        shim: &[u8],
+        shutdown: &CancellationToken,
+    ) -> Result<Self, Error> {
+        let (terms, known) = watch::channel(None);
+        let webhooks = Self { shim_config_map: shim::name(shim), terms };
+        let Some(listener) = telemetry::bind(args.webhook_listen, "--webhook-listen").await? else {
+            return Ok(webhooks);
+        };
+        let listener = listener
+            .into_std()
+            .map_err(|error| Error::Setup(format!("cannot listen for --webhook-listen: {error}")))?;
+        let (identities, mut identity) = watch::channel(None);
+        let keeper = Keeper::new(args, cluster, identities)?;
+        let facts = Facts::new(cluster);
+        let router = server::routes(facts.clone(), known);
+        let stop = shutdown.clone();
+        tokio::spawn(stop.clone().run_until_cancelled_owned(keeper.run()));
+        tokio::spawn(stop.clone().run_until_cancelled_owned(facts.watch_nodes(cluster.clone())));
+        tokio::spawn(async move {
+            let serving = async {
+                let Some(tls) = first(&mut identity).await else { return };
+                let handle = Handle::new();
+                tokio::spawn(farewell(stop.clone(), handle.clone()));
+                tokio::spawn(stop.clone().run_until_cancelled_owned(follow(identity, tls.clone())));
+                let served = match axum_server::from_tcp_rustls(listener, tls) {
+                    Ok(server) => server.handle(handle).serve(router.into_make_service()).await,
+                    Err(error) => Err(error),
+                };
+                if let Err(error) = served {
+                    tracing::error!(%error, "cannot answer the API server's questions any more");
+                }
+            };
+            serving.await;
+        });
+        Ok(webhooks)
+    }
+
+    /// Answers depend on these settings from now on.
+    pub fn learn(&self, settings: &Settings) {
+        let pod = PodSettings {
+            own_account: settings.own_account.clone(),
+            ..PodSettings::of(&settings.config, &settings.endpoint, self.shim_config_map.clone())
+        };
+        let demands = Demands { pod, validation: settings.config.validation.clone() };
+        self.terms.send_replace(Some(Arc::new(Terms { namespace: settings.namespace.clone(), demands })));
+    }
+}
+
+/// The first certificate that can be served.
+async fn first(identities: &mut watch::Receiver<Option<Identity>>) -> Option<RustlsConfig> {
+    loop {
+        let identity = identities.wait_for(Option::is_some).await.ok()?.clone()?;
+        match RustlsConfig::from_pem(identity.certificate.into(), identity.key.into()).await {
+            Ok(tls) => return Some(tls),
+            Err(error) => tracing::error!(%error, "cannot serve the webhooks with their certificate"),
+        }
+        identities.changed().await.ok()?;
+    }
+}
+
+/// Serves each new certificate from when it is there. Connections that are open stay.
+async fn follow(mut identities: watch::Receiver<Option<Identity>>, tls: RustlsConfig) {
+    while identities.changed().await.is_ok() {
+        let Some(identity) = identities.borrow_and_update().clone() else { continue };
+        match tls.reload_from_pem(identity.certificate.into(), identity.key.into()).await {
+            Ok(()) => tracing::info!("the webhooks have a new certificate"),
+            Err(error) => {
+                tracing::error!(%error, "cannot serve the webhooks with their new certificate; the last one stays");
+            }
+        }
+    }
+}
+
+async fn farewell(stop: CancellationToken, handle: Handle<std::net::SocketAddr>) {
+    stop.cancelled().await;
+    handle.graceful_shutdown(Some(FAREWELL));
+}

@@ -1,0 +1,168 @@
+//! What the operator may do in the cluster: the one place that says so. The chart, and with it the plain manifests, are
+//! written from here.
+
+/// A rule of a Role, and what it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Permission {
+    /// What it is for.
+    pub why: &'static str,
+    /// The API group.
+    pub group: &'static str,
+    /// The kinds of objects.
+    pub resources: &'static [&'static str],
+    /// The names of the objects, if not all.
+    pub names: Vec<String>,
+    /// What may be done.
+    pub verbs: &'static [&'static str],
+}
+
+/// Names of objects that an installation chooses.
+#[derive(Clone, Debug)]
+pub struct Names {
+    /// The Secret with the agent token.
+    pub agent_token: String,
+    /// The Secret with the API token.
+    pub api_token: String,
+    /// The operator's Deployment.
+    pub deployment: String,
+}
+
+const COORDINATION: &str = "coordination.k8s.io";
+const READ: &[&str] = &["get", "list", "watch"];
+
+/// What the operator may do in the job namespace.
+pub fn in_job_namespace(names: &Names) -> Vec<Permission> {
+    const OWN: &str = "buildkite-operator.dev";
+    let all = |why, group, resources, verbs| Permission { why, group, resources, names: Vec::new(), verbs };
+    vec![
+        all("", OWN, &["buildjobs"], &["get", "list", "watch", "create", "delete"]),
+        all("", OWN, &["buildjobs/status"], &["patch"]),
+        all("What BuildJobs refer to by name.", OWN, &["buildenvironments"], READ),
+        all("", "", &["podtemplates"], &["get"]),
+        all("", "batch", &["jobs"], &["get", "list", "watch", "create", "delete"]),
+        all("", "", &["pods"], &["get", "list", "watch", "create", "delete"]),
+        all(
+            "The shim and the JobSpawner's written choices.",
+            "",
+            &["configmaps"],
+            &["get", "list", "watch", "create", "patch"],
+        ),
+        Permission {
+            why: "The tokens, and no other Secret.",
+            group: "",
+            resources: &["secrets"],
+            names: vec![names.agent_token.clone(), names.api_token.clone()],
+            verbs: READ,
+        },
+        all(
+            "After whose UID the operator is called at Buildkite; a Role allows for its own namespace only.",
+            "",
+            &["namespaces"],
+            &["get"],
+        ),
+        all("What happens to pods beyond their status.", "", &["events"], &["list", "watch"]),
+        all("", "events.k8s.io", &["events"], &["create", "patch"]),
+    ]
+}
+
+/// What the operator may do in its own namespace, besides.
+pub fn in_own_namespace(names: &Names) -> Vec<Permission> {
+    let only = |why, group, resources, name: &str, verbs| Permission {
+        why,
+        group,
+        resources,
+        names: vec![name.to_owned()],
+        verbs,
+    };
+    vec![
+        only("Its configuration.", "", &["configmaps"], bk_api::config::CONFIG_MAP, READ),
+        only("Whether this replica is the last.", "apps", &["deployments"], &names.deployment, &["get"]),
+        only(
+            "Which replica works.",
+            COORDINATION,
+            &["leases"],
+            &names.deployment,
+            &["get", "list", "watch", "update"],
+        ),
+        Permission {
+            why: "",
+            group: COORDINATION,
+            resources: &["leases"],
+            names: Vec::new(),
+            verbs: &["create"],
+        },
+        Permission {
+            why: "What somebody has to do something about.",
+            group: "events.k8s.io",
+            resources: &["events"],
+            names: Vec::new(),
+            verbs: &["create", "patch"],
+        },
+    ]
+}
+
+/// What the operator may do in its own namespace besides, if it answers webhooks. Their certificate's Secret and their configurations are called
+/// `webhook`.
+pub fn webhooks_in_own_namespace(webhook: &str) -> Vec<Permission> {
+    vec![Permission {
+        why: "The certificate of the webhooks, which the replicas share.",
+        group: "",
+        resources: &["secrets"],
+        names: vec![webhook.to_owned()],
+        verbs: &["get", "list", "watch", "update"],
+    }]
+}
+
+/// What it may do in the job namespace, too.
+pub fn webhooks_in_job_namespace() -> Vec<Permission> {
+    vec![Permission {
+        why: "Whether there is what BuildJobs refer to.",
+        group: "",
+        resources: &["persistentvolumeclaims", "serviceaccounts"],
+        names: Vec::new(),
+        verbs: &["get"],
+    }]
+}
+
+/// What it may do in the job namespace if it is to know of Secrets. It asks for their metadata, but nothing keeps it to that.
+pub fn secrets_in_job_namespace() -> Vec<Permission> {
+    vec![Permission {
+        why: "Whether there are the Secrets that BuildJobs refer to.",
+        group: "",
+        resources: &["secrets"],
+        names: Vec::new(),
+        verbs: &["get"],
+    }]
+}
+
+/// What it may do in the cluster, then.
+pub fn webhooks_in_cluster(webhook: &str) -> Vec<Permission> {
+    let all = |why, group, resources, verbs| Permission { why, group, resources, names: Vec::new(), verbs };
+    vec![
+        all("Whether any node can run a job.", "", &["nodes"], &["list", "watch"]),
+        all("Whether there is what BuildJobs refer to.", "scheduling.k8s.io", &["priorityclasses"], &["get"]),
+        all("", "node.k8s.io", &["runtimeclasses"], &["get"]),
+        Permission {
+            why: "Its own webhooks, which are to trust its certificate.",
+            group: "admissionregistration.k8s.io",
+            resources: &["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
+            names: vec![webhook.to_owned()],
+            verbs: &["get", "list", "watch", "patch"],
+        },
+    ]
+}
+
+/// The rules as YAML, one after the other.
+pub fn rules(permissions: &[Permission]) -> String {
+    permissions.iter().map(rule).collect()
+}
+
+fn rule(permission: &Permission) -> String {
+    let Permission { why, group, resources, names, verbs } = permission;
+    let why = if why.is_empty() { String::new() } else { format!("# {why}\n") };
+    let group = if group.is_empty() { "\"\"" } else { group };
+    let names =
+        if names.is_empty() { String::new() } else { format!("  resourceNames: [{}]\n", names.join(", ")) };
+    let (resources, verbs) = (resources.join(", "), verbs.join(", "));
+    format!("{why}- apiGroups: [{group}]\n  resources: [{resources}]\n{names}  verbs: [{verbs}]\n")
+}

@@ -1,0 +1,162 @@
+//! A job pod as it is kept: whose it is, and what matters about it.
+//!
+//! Most of a pod is environment, mounts and volumes, and no decision depends on them. They are passed over where the API
+//! server's answer is read, as thousands of pods would otherwise fill the memory.
+
+use std::collections::BTreeMap;
+
+use k8s_openapi::{
+    Metadata, NamespaceResourceScope, Resource,
+    api::core::v1::{Container, Pod, PodSpec, PodStatus},
+    apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
+};
+use serde::Deserialize;
+
+use super::PodFacts;
+use crate::origin::{self, Origin};
+
+/// A job pod as it is kept. To the API server it is a pod like any other, but it can only be read.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Wire")]
+pub struct JobPod {
+    /// Without labels and annotations: maps of one entry take as much as everything else that is kept.
+    metadata: ObjectMeta,
+    build_job: Option<Box<str>>,
+    attempt: Option<u32>,
+    facts: PodFacts,
+}
+
+impl JobPod {
+    /// What matters about the pod. What has happened to it beyond its status is not known here.
+    pub fn facts(&self) -> &PodFacts {
+        &self.facts
+    }
+
+    /// The same, if nothing else is wanted of it.
+    pub fn into_facts(self) -> PodFacts {
+        self.facts
+    }
+}
+
+impl Origin for JobPod {
+    fn build_job(&self) -> Option<&str> {
+        self.build_job.as_deref()
+    }
+
+    fn attempt(&self) -> Option<u32> {
+        self.attempt
+    }
+}
+
+impl Resource for JobPod {
+    const API_VERSION: &'static str = Pod::API_VERSION;
+    const GROUP: &'static str = Pod::GROUP;
+    const KIND: &'static str = Pod::KIND;
+    const VERSION: &'static str = Pod::VERSION;
+    const URL_PATH_SEGMENT: &'static str = Pod::URL_PATH_SEGMENT;
+    type Scope = NamespaceResourceScope;
+}
+
+impl Metadata for JobPod {
+    type Ty = ObjectMeta;
+
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn metadata_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+/// What is read of a pod.
+#[derive(Deserialize)]
+struct Wire {
+    metadata: WireMeta,
+    #[serde(default)]
+    spec: WireSpec,
+    status: Option<PodStatus>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    creation_timestamp: Option<Time>,
+    deletion_timestamp: Option<Time>,
+    deletion_grace_period_seconds: Option<i64>,
+    owner_references: Option<Vec<OwnerReference>>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireSpec {
+    node_name: Option<String>,
+    #[serde(default)]
+    containers: Vec<WireContainer>,
+    init_containers: Option<Vec<WireContainer>>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct WireContainer {
+    name: String,
+    image: Option<String>,
+    restart_policy: Option<String>,
+    command: Option<Vec<String>>,
+}
+
+impl From<Wire> for JobPod {
+    fn from(wire: Wire) -> Self {
+        let containers = |of: Vec<WireContainer>| of.into_iter().map(Container::from).collect();
+        let spec = PodSpec {
+            node_name: wire.spec.node_name,
+            containers: containers(wire.spec.containers),
+            init_containers: wire.spec.init_containers.map(containers),
+            ..PodSpec::default()
+        };
+        let mut metadata = ObjectMeta::from(wire.metadata);
+        let (build_job, attempt) = (origin::label(&metadata).map(Box::from), origin::annotation(&metadata));
+        (metadata.labels, metadata.annotations) = (None, None);
+        let pod = Pod { metadata, spec: Some(spec), status: wire.status };
+        let mut facts = PodFacts::of(&pod);
+        // Lists are made with room for more than there are containers.
+        facts.managed.shrink_to_fit();
+        Self { build_job, attempt, facts, metadata: pod.metadata }
+    }
+}
+
+impl From<WireMeta> for ObjectMeta {
+    fn from(wire: WireMeta) -> Self {
+        Self {
+            name: wire.name,
+            namespace: wire.namespace,
+            uid: wire.uid,
+            resource_version: wire.resource_version,
+            creation_timestamp: wire.creation_timestamp,
+            deletion_timestamp: wire.deletion_timestamp,
+            deletion_grace_period_seconds: wire.deletion_grace_period_seconds,
+            owner_references: wire.owner_references,
+            labels: wire.labels,
+            annotations: wire.annotations,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<WireContainer> for Container {
+    fn from(wire: WireContainer) -> Self {
+        Self {
+            name: wire.name,
+            image: wire.image,
+            restart_policy: wire.restart_policy,
+            command: wire.command,
+            ..Self::default()
+        }
+    }
+}

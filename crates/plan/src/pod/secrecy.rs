@@ -1,0 +1,112 @@
+//! The operator's tokens stay out of reach of whoever writes pods: steps, BuildEnvironments, PodTemplates and patches.
+//!
+//! Looked for in the finished pod, so that it does not matter who wrote what where. Only the `agent` container may have the
+//! agent token, and what a step may change of that container is what cannot make it tell: see [`check_patch`].
+
+use bk_api::BuildJob;
+use k8s_openapi::api::core::v1::PodSpec;
+use serde_json::{Map, Value};
+
+use super::{AGENT_CONTAINER, PodSettings, RenderError, agent};
+
+/// What a step's patch may change of the `agent` container.
+const PATCHABLE: [&str; 4] = ["name", "resources", "env", "$patch"];
+
+/// Variables of the `agent` container that a step's patch may set: nothing that names a program, a file, a hook or an address.
+const VARIABLES: [&str; 10] = [
+    "BUILDKITE_AGENT_DEBUG",
+    "BUILDKITE_AGENT_EXPERIMENT",
+    "BUILDKITE_AGENT_LOG_LEVEL",
+    "BUILDKITE_AGENT_NO_COLOR",
+    "BUILDKITE_AGENT_TAGS",
+    "BUILDKITE_CANCEL_GRACE_PERIOD",
+    "BUILDKITE_NO_PTY",
+    "BUILDKITE_SIGNAL_GRACE_PERIOD_SECONDS",
+    "BUILDKITE_STRICT_SINGLE_HOOKS",
+    "BUILDKITE_TIMESTAMP_LINES",
+];
+/// These say how git is called, which the agent has other containers do.
+const VARIABLES_OF_GIT: &str = "BUILDKITE_GIT_";
+
+/// Refuses a finished pod in which a token could be read by anything but the agent.
+pub(super) fn check(spec: &PodSpec, job: &BuildJob, settings: &PodSettings) -> Result<(), RenderError> {
+    let is_buildkites = job.spec.buildkite.is_some();
+    let mut others = spec.clone();
+    if is_buildkites {
+        let own = agent::token(settings);
+        let agents = others.containers.iter_mut().filter(|container| container.name == AGENT_CONTAINER);
+        agents.filter_map(|agent| agent.env.as_mut()).for_each(|env| env.retain(|var| *var != own));
+    }
+    // A pod is JSON to begin with.
+    let json = serde_json::to_value(&others).unwrap_or_default();
+    let guarded = [&settings.config.agent_token_secret, &settings.api_token_secret];
+    if let Some((path, secret)) = find(&json, "pod.spec", "", &guarded) {
+        let problem = format!(
+            "the Secret `{secret}` holds a token of the operator's, which is not for jobs; name another"
+        );
+        return Err(RenderError { path, problem });
+    }
+    if is_buildkites && spec.share_process_namespace == Some(true) {
+        return Err(RenderError {
+            path: "pod.spec.shareProcessNamespace".to_owned(),
+            problem: "must not be true: every container could read the agent's token from its process"
+                .to_owned(),
+        });
+    }
+    match (&spec.service_account_name, &settings.own_account) {
+        (Some(name), Some(own)) if name == own => Err(RenderError {
+            path: "pod.spec.serviceAccountName".to_owned(),
+            problem: format!("`{own}` is the operator's own account, which is not for jobs; name another"),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The first reference to one of these Secrets below `value`, which stands at `path` under `key`: its path and the Secret.
+fn find<'a>(value: &'a Value, path: &str, key: &str, secrets: &[&String]) -> Option<(String, &'a str)> {
+    match value {
+        Value::Object(object) => object.iter().find_map(|(below, value)| {
+            let path = format!("{path}.{below}");
+            let names_secret =
+                below == "secretName" || (below == "name" && key.to_ascii_lowercase().contains("secret"));
+            match value {
+                Value::String(name) if names_secret && secrets.contains(&name) => Some((path, name.as_str())),
+                value => find(value, &path, below, secrets),
+            }
+        }),
+        Value::Array(list) => list.iter().enumerate().find_map(|(index, value)| {
+            let name = value.get("name").and_then(Value::as_str);
+            let place = name.map_or_else(|| index.to_string(), str::to_owned);
+            find(value, &format!("{path}[{place}]"), key, secrets)
+        }),
+        _ => None,
+    }
+}
+
+/// Refuses an entry, which stands at `path`, of a step's patch for the `agent` container, if it could make that container
+/// run something else or talk to somebody else. The configuration's patch is the administrator's, who has the token anyway.
+pub(super) fn check_patch(entry: &Map<String, Value>, path: &str) -> Result<(), RenderError> {
+    let refuse = |below: String| {
+        let problem =
+            "a step may change `resources` and some variables of `agent`, which has the agent token; \
+                       `pod_config.podSpecPatch` may change all of it"
+                .to_owned();
+        Err(RenderError { path: format!("{path}.{below}"), problem })
+    };
+    let given = |value: &Value| !value.is_null();
+    if let Some((key, _)) =
+        entry.iter().find(|(key, value)| !PATCHABLE.contains(&key.as_str()) && given(value))
+    {
+        return refuse(key.clone());
+    }
+    let variables = entry.get("env").and_then(Value::as_array).into_iter().flatten();
+    for (index, variable) in variables.enumerate() {
+        let name = variable.get("name").and_then(Value::as_str).unwrap_or_default();
+        let is_plain = variable.get("valueFrom").is_none_or(Value::is_null);
+        let is_harmless = VARIABLES.contains(&name) || name.starts_with(VARIABLES_OF_GIT);
+        if !(is_plain && is_harmless) {
+            return refuse(format!("env[{index}]"));
+        }
+    }
+    Ok(())
+}

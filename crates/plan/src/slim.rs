@@ -1,0 +1,16 @@
+//! Objects without what nobody reads, so that a cache of thousands of them is small. Of pods, see
+//! [`crate::facts::JobPod`].
+
+use bk_api::names;
+use k8s_openapi::api::{batch::v1::Job, core::v1::PodTemplateSpec};
+
+/// Leaves of a batch Job what [`crate::batch::BatchFacts`] are read off: the template is in the BuildJob.
+pub fn batch_job(job: &mut Job) {
+    // Managed fields are taken out of whatever is watched.
+    if let Some(annotations) = &mut job.metadata.annotations {
+        annotations.retain(|key, _| key == names::ANNOTATION_ATTEMPT);
+    }
+    if let Some(spec) = &mut job.spec {
+        spec.template = PodTemplateSpec::default();
+    }
+}

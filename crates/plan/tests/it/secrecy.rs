@@ -1,0 +1,241 @@
+//! Nobody who writes a step, a BuildEnvironment or a PodTemplate gets at the operator's tokens.
+
+use bk_plan::{
+    pod::{PodSettings, render},
+    surroundings::Surroundings,
+};
+use rstest::rstest;
+
+use crate::fixtures::{job, pod_settings};
+
+/// The Secret with the agent token, in the words of what is refused.
+const HOLDS: &str =
+    "the Secret `buildkite-agent-token` holds a token of the operator's, which is not for jobs; name another";
+
+/// A namespace whose environments and templates try it.
+fn surroundings() -> Surroundings {
+    let environment = |yaml: &str| Some(serde_saphyr::from_str(yaml).expect("the fixture is an environment"));
+    let template =
+        "{ spec: { containers: [{ image: a, envFrom: [{ secretRef: { name: buildkite-agent-token } }] }] } }";
+    Surroundings {
+        environments: [
+            (
+                "env".to_owned(),
+                environment("{ image: a, envFrom: [{ secretRef: { name: buildkite-agent-token } }] }"),
+            ),
+            (
+                "git".to_owned(),
+                environment("{ image: a, gitCredentials: { sshSecret: buildkite-agent-token } }"),
+            ),
+            (
+                "volume".to_owned(),
+                environment(
+                    "{ image: a, volumes: [{ name: t, secret: { secretName: buildkite-agent-token } }] }",
+                ),
+            ),
+        ]
+        .into(),
+        pod_templates: [(
+            "thief".to_owned(),
+            Some(serde_saphyr::from_str(template).expect("the fixture is a template")),
+        )]
+        .into(),
+    }
+}
+
+/// What is wrong with a job of Buildkite's that has this in its spec, if anything.
+fn refusal(spec: &str, settings: &PodSettings) -> Option<String> {
+    let job = job(&format!(
+        "spec:\n  buildkite: {{ jobUUID: 0198f0a0-0000-7000-8000-000000000001 }}\n  command: make\n  {spec}\n"
+    ));
+    render(&job, 0, &surroundings(), settings).err().map(|error| error.to_string())
+}
+
+#[rstest]
+#[case::volume(
+    "kubernetes: { podSpec: { volumes: [{ name: t, secret: { secretName: buildkite-agent-token } }] } }",
+    "pod.spec.volumes[t].secret.secretName"
+)]
+#[case::projected_volume(
+    "kubernetes: { podSpec: { volumes: [{ name: t, projected: { sources: [{ secret: { name: buildkite-agent-token } }] } }] } }",
+    "pod.spec.volumes[t].projected.sources[0].secret.name"
+)]
+#[case::volume_of_a_driver(
+    "kubernetes: { podSpec: { volumes: [{ name: t, csi: { driver: mine, nodePublishSecretRef: { name: buildkite-agent-token } } }] } }",
+    "pod.spec.volumes[t].csi.nodePublishSecretRef.name"
+)]
+#[case::variable(
+    "kubernetes: { podSpec: { containers: [{ image: a, env: [{ name: T, valueFrom: { secretKeyRef: { name: buildkite-agent-token, key: k } } }] }] } }",
+    "pod.spec.containers[container-0].env[T].valueFrom.secretKeyRef.name"
+)]
+#[case::variables(
+    "kubernetes: { podSpec: { containers: [{ image: a, envFrom: [{ secretRef: { name: buildkite-agent-token } }] }] } }",
+    "pod.spec.containers[container-0].envFrom[0].secretRef.name"
+)]
+#[case::init_container(
+    "kubernetes: { podSpec: { initContainers: [{ name: i, image: a, envFrom: [{ secretRef: { name: buildkite-agent-token } }] }] } }",
+    "pod.spec.initContainers[i].envFrom[0].secretRef.name"
+)]
+#[case::sidecar(
+    "kubernetes: { sidecars: [{ image: a, envFrom: [{ secretRef: { name: buildkite-agent-token } }] }] }",
+    "pod.spec.initContainers[sidecar-0].envFrom[0].secretRef.name"
+)]
+#[case::params_of_commands(
+    "kubernetes: { commandParams: { envFrom: [{ secretRef: { name: buildkite-agent-token } }] } }",
+    "pod.spec.containers[container-0].envFrom[0].secretRef.name"
+)]
+#[case::variables_for_git(
+    "kubernetes: { gitEnvFrom: [{ secretRef: { name: buildkite-agent-token } }] }",
+    "pod.spec.containers[container-0].envFrom[0].secretRef.name"
+)]
+#[case::credentials_for_git(
+    "kubernetes: { checkout: { gitCredentialsSecret: { secretName: buildkite-agent-token } } }",
+    "pod.spec.volumes[git-credentials-ro].secret.secretName"
+)]
+#[case::patch(
+    "kubernetes: { podSpecPatch: { containers: [{ name: container-0, envFrom: [{ secretRef: { name: buildkite-agent-token } }] }] } }",
+    "pod.spec.containers[container-0].envFrom[0].secretRef.name"
+)]
+#[case::patch_of_a_container_of_the_operators(
+    "kubernetes: { podSpecPatch: { containers: [{ name: checkout, envFrom: [{ secretRef: { name: buildkite-agent-token } }] }] } }",
+    "pod.spec.containers[checkout].envFrom[0].secretRef.name"
+)]
+#[case::template(
+    "kubernetes: { podTemplate: thief }",
+    "pod.spec.containers[container-0].envFrom[0].secretRef.name"
+)]
+#[case::environment("environment: env", "pod.spec.containers[container-0].envFrom[0].secretRef.name")]
+#[case::environments_credentials("environment: git", "pod.spec.volumes[git-ssh].secret.secretName")]
+#[case::environments_volume("environment: volume", "pod.spec.volumes[t].secret.secretName")]
+#[case::environment_beside(
+    "extraContainers: [{ name: db, environment: env }]",
+    "pod.spec.initContainers[db].envFrom[0].secretRef.name"
+)]
+#[case::environment_before(
+    "initContainers: [{ name: i, environment: env }]",
+    "pod.spec.initContainers[i].envFrom[0].secretRef.name"
+)]
+#[case::workspace(
+    "kubernetes: { podSpecPatch: { volumes: [{ name: workspace, emptyDir: null, secret: { secretName: buildkite-agent-token } }] } }",
+    "pod.spec.volumes[workspace].secret.secretName"
+)]
+fn a_reference_to_the_token_is_refused(#[case] spec: &str, #[case] path: &str) {
+    assert_eq!(refusal(spec, &pod_settings()), Some(format!("{path}: {HOLDS}")));
+    let another = spec.replace("buildkite-agent-token", "another");
+    let elsewhere = PodSettings {
+        config: bk_api::config::PodConfig {
+            agent_token_secret: "elsewhere".to_owned(),
+            ..pod_settings().config
+        },
+        ..pod_settings()
+    };
+    if another != spec {
+        assert_eq!(refusal(&another, &pod_settings()), None, "other Secrets may be used");
+    }
+    assert_eq!(refusal(spec, &elsewhere), None, "it is the Secret that matters, not its usual name");
+}
+
+#[test]
+fn the_configurations_patches_are_held_to_it_too() {
+    let mut settings = pod_settings();
+    let patch =
+        "{ containers: [{ name: container-0, envFrom: [{ secretRef: { name: buildkite-agent-token } }] }] }";
+    settings.config.pod_spec_patch = Some(serde_saphyr::from_str(patch).expect("the fixture is a patch"));
+    let refused = refusal("", &settings).expect("it is refused");
+    assert!(refused.ends_with(HOLDS), "{refused}");
+}
+
+#[test]
+fn the_api_token_is_guarded_too() {
+    let spec =
+        "kubernetes: { podSpec: { volumes: [{ name: t, secret: { secretName: buildkite-api-token } }] } }";
+    let refused = refusal(spec, &pod_settings()).expect("it is refused");
+    assert!(
+        refused.starts_with("pod.spec.volumes[t].secret.secretName: the Secret `buildkite-api-token`"),
+        "{refused}"
+    );
+}
+
+/// A standalone job has no agent that registers, so nothing in it has the token.
+#[test]
+fn standalone_jobs_have_no_exception() {
+    let job = |spec: &str| job(&format!("spec:\n  command: make\n  {spec}\n"));
+    let render = |spec: &str| render(&job(spec), 0, &surroundings(), &pod_settings());
+    let text = serde_json::to_string(&render("").expect("it becomes a pod")).expect("pods can be written");
+    assert!(!text.contains("buildkite-agent-token"), "{text}");
+    let refused = render("environment: env").expect_err("it is refused").to_string();
+    assert!(refused.ends_with(HOLDS), "{refused}");
+}
+
+#[rstest]
+#[case::image("image: mine", "image")]
+#[case::mounts("volumeMounts: [{ name: workspace, mountPath: /usr/local/bin }]", "volumeMounts")]
+#[case::hooks("lifecycle: { postStart: { exec: { command: [cat, /proc/1/environ] } } }", "lifecycle")]
+#[case::probes("livenessProbe: { exec: { command: [cat, /proc/1/environ] } }", "livenessProbe")]
+#[case::address("env: [{ name: BUILDKITE_AGENT_ENDPOINT, value: 'https://mine' }]", "env[0]")]
+#[case::program(
+    "env: [{ name: BUILDKITE_AGENT_DEBUG, value: '1' }, { name: LD_PRELOAD, value: /workspace/x }]",
+    "env[1]"
+)]
+#[case::certificates("env: [{ name: SSL_CERT_FILE, value: /workspace/mine }]", "env[0]")]
+#[case::variables("envFrom: [{ configMapRef: { name: mine } }]", "envFrom")]
+fn a_step_cannot_make_the_agent_tell(#[case] patch: &str, #[case] below: &str) {
+    let spec = format!("kubernetes: {{ podSpecPatch: {{ containers: [{{ name: agent, {patch} }}] }} }}");
+    let refused = refusal(&spec, &pod_settings()).expect("it is refused");
+    let path = format!("spec.kubernetes.podSpecPatch.containers[0].{below}: a step may change `resources`");
+    assert!(refused.starts_with(&path), "{refused}");
+
+    let mut trusting = pod_settings();
+    trusting.config.allow_unsafe_command_patches = true;
+    assert_eq!(refusal(&spec, &trusting), None, "unless the administrator lets steps run anything there");
+    let patch = format!("{{ containers: [{{ name: agent, {patch} }}] }}");
+    let mut by_administrator = pod_settings();
+    by_administrator.config.pod_spec_patch =
+        Some(serde_saphyr::from_str(&patch).expect("the fixture is a patch"));
+    assert_eq!(refusal("", &by_administrator), None);
+}
+
+#[test]
+fn mounts_of_a_step_do_not_reach_the_agent() {
+    let job = job(
+        "spec:\n  buildkite: { jobUUID: 0198f0a0-0000-7000-8000-000000000001 }\n  command: make\n  kubernetes: { podSpec: \
+         { volumes: [{ name: mine, emptyDir: {} }] }, extraVolumeMounts: [{ name: mine, mountPath: /usr/local/bin }] }\n",
+    );
+    let pod = render(&job, 0, &surroundings(), &pod_settings()).expect("it becomes a pod");
+    let containers = pod.spec.expect("a pod has a spec").containers;
+    let has = |name: &str| {
+        let container =
+            containers.iter().find(|container| container.name == name).expect("there is such a container");
+        container.volume_mounts.iter().flatten().any(|mount| mount.name == "mine")
+    };
+    assert!(has("container-0") && !has("agent"));
+}
+
+#[test]
+fn processes_are_not_shared_with_the_agent() {
+    let spec = "kubernetes: { podSpec: { shareProcessNamespace: true } }";
+    assert_eq!(
+        refusal(spec, &pod_settings()).as_deref(),
+        Some(
+            "pod.spec.shareProcessNamespace: must not be true: every container could read the agent's token from its \
+             process"
+        )
+    );
+    let standalone = job(&format!("spec:\n  command: make\n  {spec}\n"));
+    assert!(render(&standalone, 0, &surroundings(), &pod_settings()).is_ok(), "there is no token in it");
+}
+
+#[rstest]
+#[case::by_the_step("kubernetes: { podSpec: { serviceAccountName: operator } }")]
+#[case::by_its_old_name("kubernetes: { podSpec: { serviceAccount: operator } }")]
+#[case::by_a_patch("kubernetes: { podSpecPatch: { serviceAccountName: operator } }")]
+fn no_job_is_the_operator(#[case] spec: &str) {
+    let settings = PodSettings { own_account: Some("operator".to_owned()), ..pod_settings() };
+    assert_eq!(
+        refusal(spec, &settings).as_deref(),
+        Some(
+            "pod.spec.serviceAccountName: `operator` is the operator's own account, which is not for jobs; name another"
+        )
+    );
+    assert_eq!(refusal(spec, &pod_settings()), None, "an account of that name elsewhere is another");
+}

@@ -1,0 +1,125 @@
+//! What people see of the operator: a real Prometheus has data for every panel of the dashboard, and each job is one trace that the
+//! real agent has joined.
+
+use std::{
+    net::TcpListener,
+    sync::{Arc, Mutex},
+};
+
+use anyhow::{Context, Result};
+use axum::{Router, body::Bytes, extract::State, http::Uri};
+use bk_e2e::{
+    World, eventually,
+    program::{Server, promtool},
+    scenario,
+};
+use serde_json::Value;
+use uuid::Uuid;
+
+const DASHBOARD: &str = include_str!("../../../../charts/buildkite-operator/files/dashboard.json");
+
+/// What has been sent, and where.
+type Received = Arc<Mutex<Vec<(String, Bytes)>>>;
+
+async fn take(State(received): State<Received>, uri: Uri, body: Bytes) {
+    received.lock().expect("nobody panics with it").push((uri.path().to_owned(), body));
+}
+
+/// Takes whatever is sent by OTLP; its address.
+async fn collector(world: &World) -> Result<(String, Received)> {
+    let listener = tokio::net::TcpListener::bind((world.environment.host, 0)).await?;
+    let url = format!("http://{}", listener.local_addr()?);
+    let received = Received::default();
+    let router = Router::new().fallback(take).with_state(received.clone());
+    tokio::spawn(axum::serve(listener, router).into_future());
+    Ok((url, received))
+}
+
+/// The queries of the dashboard for all queues, but for those about mirrors: their syncer has a page of its own.
+fn queries() -> Result<Vec<String>> {
+    let dashboard: Value = serde_json::from_str(DASHBOARD)?;
+    let panels = dashboard["panels"].as_array().context("it has panels")?;
+    let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
+    let all = targets.filter_map(|target| target["expr"].as_str());
+    let asked = all.filter(|query| !query.contains("buildkite_repo_mirror"));
+    Ok(asked.map(|query| query.replace("$queue", ".*").replace("$__rate_interval", "10m")).collect())
+}
+
+/// Waits until Prometheus has a number for a query.
+async fn answered(world: &World, prometheus: &Server, query: &str) -> Result<()> {
+    let mut url: reqwest::Url = format!("{}/api/v1/query", prometheus.url).parse()?;
+    url.query_pairs_mut().append_pair("query", query);
+    let path = format!("{}?{}", url.path(), url.query().unwrap_or_default());
+    let has_number = |text: &str| {
+        let answer: Value = serde_json::from_str(text).ok()?;
+        let series = answer["data"]["result"].as_array()?;
+        series.iter().any(|one| one["value"][1].as_str().is_some_and(|value| value != "NaN")).then_some(())
+    };
+    prometheus.get(world, &path, has_number).await.with_context(|| query.to_owned())
+}
+
+/// The spans of a job that the operator has sent, by name.
+fn spans(received: &Received, job: Uuid) -> Vec<Value> {
+    let id = job.simple().to_string();
+    let received = received.lock().expect("nobody panics with it");
+    let requests = received.iter().filter_map(|(_, body)| serde_json::from_slice::<Value>(body).ok());
+    let spans = requests.flat_map(|request| {
+        request["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().cloned().unwrap_or_default()
+    });
+    spans.filter(|span| span["traceId"] == id.as_str()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_panel_has_data_and_every_job_is_a_trace() {
+    scenario(async |world| {
+        let (collector, received) = collector(world).await?;
+        let agents = "agentConfig: {tracingBackend: opentelemetry, tracingPropagateTraceparent: true}";
+        world.cluster.configure("pod_config", agents).await?;
+        let listen = TcpListener::bind((world.environment.host, 0))?.local_addr()?;
+        let _operator = world.operator_seen(listen, &collector).await?;
+        let config = format!(
+            "scrape_configs: [{{job_name: operator, scrape_interval: 1s, static_configs: [{{targets: ['{listen}']}}]}}]"
+        );
+        let prometheus = Server::prometheus(world, &config, &[]).await?;
+        let native = Server::prometheus(world, &config, &["--enable-feature=native-histograms"]).await?;
+
+        // What is counted for the first time does not increase yet.
+        let mut first = None;
+        for _ in 0..2 {
+            let env = format!(
+                "{{OTEL_EXPORTER_OTLP_ENDPOINT: '{collector}', OTEL_EXPORTER_OTLP_PROTOCOL: http/protobuf}}"
+            );
+            let passed = world.submit(&format!("{{command: ./hello.sh, env: {env}}}")).await?;
+            let failed = world.submit(&format!("{{command: exit 3, env: {env}}}")).await?;
+            first.get_or_insert(passed.id);
+            assert_eq!(world.buildkite.ended(passed.id).await?.exit_status, Some(0));
+            failed.end().await?.assert_exit_status(3);
+            world.cluster.no_pods().await?;
+        }
+
+        for query in queries()? {
+            answered(world, &prometheus, &query).await?;
+        }
+        answered(world, &native, "histogram_quantile(0.9, rate(buildkite_operator_job_wait_seconds[10m]))").await?;
+        let page = world.buildkite.http().get(format!("http://{listen}/metrics")).send().await?.text().await?;
+        assert_eq!(promtool(&["check", "metrics"], &page)?, "", "{page}");
+
+        let job = first.context("a job has run")?;
+        eventually("the trace is complete", async || {
+            let spans = spans(&received, job);
+            let has = |name: &str| spans.iter().any(|span| span["name"] == name);
+            Ok(["buildkite job", "queue", "create", "start", "run", "reap"].into_iter().all(has).then_some(()))
+        })
+        .await?;
+        let trace: [u8; 16] = *job.as_bytes();
+        let joined = |body: &Bytes| {
+            serde_json::from_slice::<Value>(body).is_err() && body.windows(16).any(|part| part == trace)
+        };
+        eventually("the agent's spans are part of it", async || {
+            let received = received.lock().expect("nobody panics with it");
+            Ok(received.iter().any(|(path, body)| path == "/v1/traces" && joined(body)).then_some(()))
+        })
+        .await
+    })
+    .await;
+}
