@@ -325,7 +325,7 @@ fn finish(
     name_service_account(&mut spec);
     exporters::add(&mut spec, job, pod_name, &run, &workspace, delivery, settings)?;
     patches::apply_late(&mut spec, &late)?;
-    references::settle_mounts(&mut spec);
+    references::settle_mounts(&mut spec)?;
     references::check(&spec)?;
     secrecy::check(&spec, job, settings)?;
     Ok((spec, passwd))
@@ -374,7 +374,7 @@ fn share_workspace(spec: &mut PodSpec, workspace: &Workspace, plugin: &Kubernete
         workspace.share(container);
         // Files of the author's in the agent's container could be programs of the author's with the agent's token.
         if container.name != AGENT_CONTAINER {
-            append(&mut container.volume_mounts, &plugin.extra_volume_mounts);
+            mount_besides(container, &plugin.extra_volume_mounts);
         }
     }
 }
@@ -402,6 +402,13 @@ fn append<'a, T: Clone + 'a>(list: &mut Option<Vec<T>>, more: impl IntoIterator<
     if more.peek().is_some() {
         list.get_or_insert_default().extend(more.cloned());
     }
+}
+
+/// Gives a container mounts that several get, unless it has something else of its own there.
+fn mount_besides(container: &mut Container, mounts: &[VolumeMount]) {
+    let own = container.volume_mounts.clone().unwrap_or_default();
+    let is_free = |mount: &&VolumeMount| own.iter().all(|own| own.mount_path != mount.mount_path);
+    append(&mut container.volume_mounts, mounts.iter().filter(is_free));
 }
 
 fn mount(volume: &str, path: &str, read_only: Option<bool>) -> VolumeMount {

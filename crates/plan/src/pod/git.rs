@@ -185,7 +185,8 @@ fn merge_mirrors(new: GitMirrors, old: GitMirrors) -> GitMirrors {
     }
 }
 
-fn merge_mounts(old: Vec<VolumeMount>, new: &[VolumeMount]) -> Vec<VolumeMount> {
+/// Mounts of the configuration, and those of a step, which go before them.
+pub(super) fn merge_mounts(old: Vec<VolumeMount>, new: &[VolumeMount]) -> Vec<VolumeMount> {
     let kept = old.into_iter().filter(|old| new.iter().all(|new| new.mount_path != old.mount_path));
     kept.chain(new.iter().cloned()).collect()
 }

@@ -3,18 +3,51 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::api::core::v1::{Container, PodSpec};
+use k8s_openapi::api::core::v1::{Container, PodSpec, VolumeMount};
 
 use super::{RenderError, container_path};
 
-/// Leaves one mount for each path of a container: the first that was asked for.
-pub(super) fn settle_mounts(spec: &mut PodSpec) {
+/// Leaves one mount for each path of a container, and refuses two that show different things there: one of them would be missing
+/// where somebody counts on it.
+pub(super) fn settle_mounts(spec: &mut PodSpec) -> Result<(), RenderError> {
     let init = spec.init_containers.iter_mut().flatten();
     for container in init.chain(&mut spec.containers) {
-        let mut taken = BTreeSet::new();
-        if let Some(mounts) = &mut container.volume_mounts {
-            mounts.retain(|mount| taken.insert(mount.mount_path.clone()));
+        let Some(mounts) = &mut container.volume_mounts else { continue };
+        let mut settled: Vec<VolumeMount> = Vec::with_capacity(mounts.len());
+        for mount in std::mem::take(mounts) {
+            match settled.iter().find(|other| place(other) == place(&mount)) {
+                None => settled.push(mount),
+                Some(other) if shown(other) == shown(&mount) => {}
+                Some(other) => return Err(clash(&container.name, other, &mount)),
+            }
         }
+        *mounts = settled;
+    }
+    Ok(())
+}
+
+fn place(mount: &VolumeMount) -> &str {
+    mount.mount_path.trim_end_matches('/')
+}
+
+/// What is seen at a mount's path.
+fn shown(mount: &VolumeMount) -> (&str, Option<&str>, Option<&str>) {
+    (&mount.name, mount.sub_path.as_deref(), mount.sub_path_expr.as_deref())
+}
+
+fn clash(container: &str, one: &VolumeMount, other: &VolumeMount) -> RenderError {
+    let words = |mount: &VolumeMount| {
+        let part = mount.sub_path.as_deref().or(mount.sub_path_expr.as_deref());
+        let part = part.map(|part| format!(" (`{part}` of it)")).unwrap_or_default();
+        format!("volume `{}`{part}", mount.name)
+    };
+    RenderError {
+        path: format!("{}.volumeMounts[{}]", container_path(container), one.mount_path),
+        problem: format!(
+            "both {} and {} are to be mounted there; choose another path for one",
+            words(one),
+            words(other)
+        ),
     }
 }
 

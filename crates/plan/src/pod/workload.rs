@@ -7,8 +7,8 @@ use k8s_openapi::{
 };
 
 use super::{
-    AGENT_CONTAINER, CHECKOUT_CONTAINER, PodSettings, RenderError, append, container_path, script,
-    variables::literal,
+    AGENT_CONTAINER, CHECKOUT_CONTAINER, PodSettings, RenderError, append, container_path, git::merge_mounts,
+    mount_besides, script, variables::literal,
 };
 use crate::{environment::Primary, plugin::KubernetesPlugin, surroundings::Surroundings};
 
@@ -159,8 +159,8 @@ fn check_reserved(commands: &[Container], plugin: &KubernetesPlugin) -> Result<(
 /// Adds what configuration and step give to every command container.
 fn command_params(container: &mut Container, plugin: &KubernetesPlugin, settings: &PodSettings) {
     let all = [&settings.config.command, &plugin.command_params];
-    let mounts = all.into_iter().flat_map(|params| &params.extra_volume_mounts);
-    append(&mut container.volume_mounts, mounts);
+    let [configured, own] = all.map(|params| &params.extra_volume_mounts);
+    mount_besides(container, &merge_mounts(configured.clone(), own));
     let sources = all.into_iter().flat_map(|params| &params.env_from).chain(&plugin.git_env_from);
     append(&mut container.env_from, sources);
 }
@@ -171,8 +171,8 @@ fn sidecar(index: usize, given: &Container, plugin: &KubernetesPlugin, settings:
     sidecar.name = sidecar_name(index, given);
     sidecar.restart_policy = Some("Always".to_owned());
     let all = [&settings.config.sidecar, &plugin.sidecar_params];
-    let mounts = all.into_iter().flat_map(|params| &params.extra_volume_mounts);
-    append(&mut sidecar.volume_mounts, mounts);
+    let [configured, own] = all.map(|params| &params.extra_volume_mounts);
+    mount_besides(&mut sidecar, &merge_mounts(configured.clone(), own));
     let sources = all.into_iter().flat_map(|params| &params.env_from).chain(&plugin.git_env_from);
     append(&mut sidecar.env_from, sources);
     sidecar

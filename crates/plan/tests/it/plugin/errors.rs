@@ -133,6 +133,21 @@ use super::{settings, try_pod};
     "spec.kubernetes.podSpecPatch.initContainers[0].command: modifying container commands or args via podSpecPatch is not \
      supported for `imagecheck-0`, which the operator runs; `pod_config.allowUnsafeCommandPatches` allows it"
 )]
+#[case::clashing_mounts(
+    "podSpec: { volumes: [{ name: a, emptyDir: {} }, { name: b, emptyDir: {} }], containers: [{ volumeMounts: [{ name: a, mountPath: /x }, { name: b, mountPath: /x/ }] }] }",
+    "pod.spec.containers[container-0].volumeMounts[/x]: both volume `a` and volume `b` are to be mounted there; choose \
+     another path for one"
+)]
+#[case::clashing_parts_of_a_volume(
+    "podSpec: { volumes: [{ name: a, emptyDir: {} }] }, extraVolumeMounts: [{ name: a, mountPath: /x, subPath: one }, { name: a, mountPath: /x, subPathExpr: two }]",
+    "pod.spec.containers[container-0].volumeMounts[/x]: both volume `a` (`one` of it) and volume `a` (`two` of it) are to be \
+     mounted there; choose another path for one"
+)]
+#[case::a_mount_over_the_shim(
+    "podSpec: { volumes: [{ name: a, emptyDir: {} }], containers: [{ volumeMounts: [{ name: a, mountPath: /buildkite/shim }] }] }",
+    "pod.spec.containers[container-0].volumeMounts[/buildkite/shim]: both volume `a` and volume `buildkite-shim` are to be mounted there; \
+     choose another path for one"
+)]
 fn what_is_wrong_is_said_with_its_path(#[case] plugin: &str, #[case] expected: &str) {
     let error = try_pod(&format!("kubernetes: {{ {plugin} }}"), &settings("{}")).unwrap_err();
     assert_eq!(error.to_string(), expected);

@@ -59,11 +59,25 @@ use crate::fixtures::job;
     "mounts-of-one-path",
     "{ podSpec: { volumes: [{ name: mine, emptyDir: {} }, { name: other, emptyDir: {} }], containers: [{ volumeMounts: [{ name: mine, mountPath: /cache }] }] }, extraVolumeMounts: [{ name: other, mountPath: /cache }] }"
 )]
+#[case(
+    "mounts-said-twice",
+    "{ podSpec: { volumes: [{ name: mine, emptyDir: {} }], containers: [{ volumeMounts: [{ name: mine, mountPath: /cache }, { name: mine, mountPath: /cache }] }] }, extraVolumeMounts: [{ name: mine, mountPath: /cache }] }"
+)]
 #[case("metadata", "metadata: { labels: { team: rockets }, annotations: { example.com/cost: high } }")]
 #[case(
     "metadata-and-the-operators-own",
     "metadata: { labels: { buildkite.com/job-uuid: x }, annotations: { buildkite.com/job-url: x, cluster-autoscaler.kubernetes.io/safe-to-evict: 'true' } }"
 )]
+#[case(
+    "checkout-flags",
+    "checkout: { checkoutFlags: -f, cleanFlags: -ffxdq, cloneFlags: --depth 1, fetchFlags: --prune, noSubmodules: true, submoduleCloneConfig: [core.autocrlf=input] }"
+)]
+#[case("checkout-skip", "checkout: { skip: true }")]
+#[case(
+    "checkout-git-mirrors",
+    "checkout: { gitMirrors: { path: /mirrors, volume: { name: mirrors, hostPath: { path: /var/mirrors } }, cloneFlags: -v --mirror, lockTimeout: 60, skipUpdate: true } }"
+)]
+#[case("checkout-git-credentials-secret", "checkout: { gitCredentialsSecret: { secretName: urls } }")]
 #[case("nothing", "{ podSpec: ~, sidecars: ~, metadata: { labels: ~ }, checkout: ~, commandParams: {} }")]
 fn a_field(#[case] name: &str, #[case] plugin: &str) {
     let plugin = if plugin.starts_with('{') { plugin.to_owned() } else { format!("{{ {plugin} }}") };
@@ -75,6 +89,11 @@ fn a_field(#[case] name: &str, #[case] plugin: &str) {
     "config-command",
     "commandParams: { envFrom: [{ secretRef: { name: step } }] }",
     "{ command: { interposer: vector, envFrom: [{ secretRef: { name: everywhere } }] } }"
+)]
+#[case(
+    "config-command-mounts",
+    "commandParams: { extraVolumeMounts: [{ name: step, mountPath: /cache }] }, podSpec: { volumes: [{ name: step, emptyDir: {} }] }",
+    "{ command: { extraVolumeMounts: [{ name: everywhere, mountPath: /cache }] } }"
 )]
 #[case(
     "config-sidecar",
