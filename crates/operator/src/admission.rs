@@ -17,6 +17,7 @@ mod server;
 use std::{sync::Arc, time::Duration};
 
 use axum_server::{Handle, tls_rustls::RustlsConfig};
+use bk_api::config::{EnvironmentDefaults, ValidationConfig};
 use bk_plan::{admission::Demands, pod::PodSettings};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -45,6 +46,7 @@ pub(crate) struct Terms {
 /// The webhooks of this replica, if it has any.
 pub struct Webhooks {
     shim_config_map: String,
+    listens: bool,
     /// What answers depend on; nothing is answered before it is known. It may be replaced at any time.
     terms: watch::Sender<Option<Arc<Terms>>>,
 }
@@ -58,7 +60,8 @@ impl Webhooks {
         shutdown: &CancellationToken,
     ) -> Result<Self, Error> {
         let (terms, known) = watch::channel(None);
-        let webhooks = Self { shim_config_map: shim::name(shim), terms };
+        let listens = args.webhook_listen.is_some();
+        let webhooks = Self { shim_config_map: shim::name(shim), listens, terms };
         let Some(listener) = telemetry::bind(args.webhook_listen, "--webhook-listen").await? else {
             return Ok(webhooks);
         };
@@ -91,6 +94,11 @@ impl Webhooks {
         Ok(webhooks)
     }
 
+    /// What the configuration asks for in vain, as nobody asks this operator about environments.
+    pub fn unheeded(&self, validation: &ValidationConfig) -> Option<&'static str> {
+        unheeded(validation, self.listens)
+    }
+
     /// Answers depend on these settings from now on.
     pub fn learn(&self, settings: &Settings) {
         let pod = PodSettings {
@@ -100,6 +108,15 @@ impl Webhooks {
         let demands = Demands { pod, validation: settings.config.validation.clone() };
         self.terms.send_replace(Some(Arc::new(Terms { namespace: settings.namespace.clone(), demands })));
     }
+}
+
+/// What the configuration asks for in vain, if nobody asks the operator about environments.
+pub(crate) fn unheeded(validation: &ValidationConfig, listens: bool) -> Option<&'static str> {
+    let has_defaults = validation.environment_defaults != EnvironmentDefaults::default();
+    (has_defaults && !listens).then_some(
+        "`environmentDefaults` in `validation_config` have no effect: BuildEnvironments get them from the webhooks, which are \
+         switched off; set --webhook-listen, or `webhook.enabled` in the chart",
+    )
 }
 
 /// The first certificate that can be served.
@@ -130,4 +147,17 @@ async fn follow(mut identities: watch::Receiver<Option<Identity>>, tls: RustlsCo
 async fn farewell(stop: CancellationToken, handle: Handle<std::net::SocketAddr>) {
     stop.cancelled().await;
     handle.graceful_shutdown(Some(FAREWELL));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_that_nobody_gives_are_told_of() {
+        let some = "environmentDefaults: {env: [{name: A, value: b}]}";
+        let [some, none] = [some, "{}"].map(|text| serde_saphyr::from_str(text).expect("a configuration"));
+        assert!(unheeded(&some, false).is_some_and(|note| note.contains("--webhook-listen")));
+        assert_eq!([unheeded(&some, true), unheeded(&none, false)], [None, None]);
+    }
 }

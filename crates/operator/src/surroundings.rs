@@ -1,6 +1,6 @@
 //! Looks up what a BuildJob refers to by name. Reads only.
 
-use bk_api::{BuildEnvironment, BuildEnvironmentSpec, BuildJob};
+use bk_api::{BuildEnvironment, BuildJob};
 use bk_plan::surroundings::{Surroundings, wanted};
 use k8s_openapi::api::core::v1::{PodTemplate, PodTemplateSpec};
 use kube::{Api, Client, runtime::reflector::ObjectRef};
@@ -29,7 +29,7 @@ pub(crate) async fn find(
         }
         for name in wanted.environments {
             let environment = environment(place, &name).await?;
-            found.environments.insert(name, environment);
+            found.add(name, environment);
         }
         for name in wanted.pod_templates {
             let template = pod_template(place, &name).await?;
@@ -39,7 +39,7 @@ pub(crate) async fn find(
 }
 
 /// A cache may lag, and a job fails by what is not there: the API server has the last word.
-async fn environment(place: Place<'_>, name: &str) -> Result<Option<BuildEnvironmentSpec>, Error> {
+async fn environment(place: Place<'_>, name: &str) -> Result<Option<BuildEnvironment>, Error> {
     if !is_object_name(name) {
         return Ok(None);
     }
@@ -47,13 +47,12 @@ async fn environment(place: Place<'_>, name: &str) -> Result<Option<BuildEnviron
     if let Some(environments) = environments {
         environments.complete().await;
         if let Some(cached) = environments.get(&ObjectRef::new(name).within(namespace)) {
-            return Ok(Some(cached.spec.clone()));
+            return Ok(Some(cached.as_ref().clone()));
         }
     }
     let api = Api::<BuildEnvironment>::namespaced(client.clone(), namespace);
     let attempt = format!("read BuildEnvironment {namespace}/{name}");
-    let found = api.get_opt(name).await.map_err(Error::kubernetes(attempt))?;
-    Ok(found.map(|environment| environment.spec))
+    api.get_opt(name).await.map_err(Error::kubernetes(attempt))
 }
 
 async fn pod_template(place: Place<'_>, name: &str) -> Result<Option<PodTemplateSpec>, Error> {

@@ -107,17 +107,19 @@ pub fn pod_of(job: &BuildJob, surroundings: &Surroundings, demands: &Demands) ->
 pub fn build_job(
     job: &BuildJob,
     pod: Result<&Pod, RenderError>,
+    surroundings: &Surroundings,
     known: &Known,
     demands: &Demands,
 ) -> Vec<Finding> {
     let mut findings = unmet(job, demands);
+    let broken = |pod| rules::of_job(job, pod, surroundings, &demands.validation);
     match pod {
         Ok(pod) => {
-            findings.extend(rules::of_job(job, Some(pod), &demands.validation));
+            findings.extend(broken(Some(pod)));
             findings.extend(of_pod(pod, known, demands));
         }
         Err(error) => {
-            findings.extend(rules::of_job(job, None, &demands.validation));
+            findings.extend(broken(None));
             findings.push(Finding::refusal(error));
         }
     }

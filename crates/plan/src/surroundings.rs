@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use bk_api::{BuildEnvironmentSpec, BuildJob, CompactObject, container_use::ContainerUse};
-use k8s_openapi::api::core::v1::PodTemplateSpec;
+use bk_api::{BuildEnvironment, BuildEnvironmentSpec, BuildJob, CompactObject, container_use::ContainerUse};
+use k8s_openapi::{api::core::v1::PodTemplateSpec, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use serde_json::Value;
 
 /// The most BuildEnvironments that a job may refer to, also by way of others.
@@ -14,8 +14,19 @@ pub const MAX_ENVIRONMENTS: usize = 64;
 pub struct Surroundings {
     /// BuildEnvironments, also those that others bring.
     pub environments: BTreeMap<String, Option<BuildEnvironmentSpec>>,
+    /// What rules may ask of those besides, where it is known.
+    pub metadata: BTreeMap<String, ObjectMeta>,
     /// PodTemplates that `kubernetes.podTemplate` names.
     pub pod_templates: BTreeMap<String, Option<PodTemplateSpec>>,
+}
+
+impl Surroundings {
+    /// Adds a BuildEnvironment that was looked for, if it was found.
+    pub fn add(&mut self, name: String, environment: Option<BuildEnvironment>) {
+        let (metadata, spec) = environment.map(|found| (found.metadata, found.spec)).unzip();
+        self.metadata.extend(metadata.map(|metadata| (name.clone(), metadata)));
+        self.environments.insert(name, spec);
+    }
 }
 
 /// Names that have yet to be looked up.

@@ -68,7 +68,8 @@ async fn validate_job(
         let pod = admission::pod_of(&job, &surroundings, &terms.demands);
         let wanted = pod.as_ref().map(|pod| references::of(pod, &terms.demands.pod)).unwrap_or_default();
         let known = desk.facts.look(&wanted, namespace).await;
-        Ok(admission::build_job(&job, pod.as_ref().map_err(Clone::clone), &known, &terms.demands))
+        let pod = pod.as_ref().map_err(Clone::clone);
+        Ok(admission::build_job(&job, pod, &surroundings, &known, &terms.demands))
     };
     answer(&question, &terms, looking).await
 }

@@ -38,6 +38,9 @@ use super::{
 };
 use crate::shim;
 
+/// The image of this release, under the name that the chart has for it.
+const OWN_IMAGE: &str = concat!("buildkite-operator:", env!("CARGO_PKG_VERSION"));
+
 /// The name that stands for standard input.
 pub(super) const STDIN: &str = "-";
 
@@ -57,6 +60,11 @@ pub(super) struct PlanArgs {
     #[allow(clippy::doc_markdown, reason = "users read this, not rustdoc")]
     #[arg(long, value_name = "FILE")]
     with: Vec<PathBuf>,
+
+    /// The operator's own image, for containers beside the job [default: that of the configuration, else of the
+    /// operator's Deployment with --cluster, else this program's release]
+    #[arg(long, value_name = "IMAGE")]
+    operator_image: Option<String>,
 
     /// How to print the pod
     #[arg(long, short, value_enum, default_value = "yaml")]
@@ -90,10 +98,18 @@ pub(super) fn run(args: &PlanArgs) -> Result<()> {
     if args.cluster {
         return connection::block_on(on_cluster(args));
     }
-    let config = args.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
+    let mut config = args.config.as_deref().map(read_config).transpose()?.unwrap_or_default();
+    with_image(&mut config, args);
     let surroundings = read_surroundings(&args.with)?;
     let job = read_job(&args.job, &config, "default")?;
     print(args, &plan(&job, &surroundings, &config, None)?)
+}
+
+/// Sees to it that the operator's own image is known, as an operator in a cluster knows it: without it, pods have neither exporters
+/// nor mirrors.
+fn with_image(config: &mut Config, args: &PlanArgs) {
+    let known = args.operator_image.clone().or_else(|| config.pods.operator_image.take());
+    config.pods.operator_image = Some(known.unwrap_or_else(|| OWN_IMAGE.to_owned()));
 }
 
 fn print(args: &PlanArgs, pod: &Pod) -> Result<()> {
@@ -105,7 +121,8 @@ fn print(args: &PlanArgs, pod: &Pod) -> Result<()> {
 
 /// Prints the pod as the API server would store it, and says where it could run.
 async fn on_cluster(args: &PlanArgs) -> Result<()> {
-    let ground = Box::pin(Ground::find(&args.connection)).await?;
+    let mut ground = Box::pin(Ground::find(&args.connection)).await?;
+    with_image(&mut ground.config, args);
     let job = read_job(&args.job, &ground.config, &ground.namespace)?;
     let surroundings = ground.surroundings(&job).await?;
     let pod = ground.try_out(&plan(&job, &surroundings, &ground.config, ground.shim.clone())?).await?;
@@ -124,7 +141,7 @@ fn plan(job: &BuildJob, surroundings: &Surroundings, config: &Config, shim: Opti
     let settings = PodSettings::of(config, endpoint, shim);
     let pod = pod::render(job, 0, surroundings, &settings)
         .map_err(|error| anyhow!(verdicts::invalid_spec(&error).sentence()))?;
-    match rules::refusal(job, Some(&pod), &config.validation) {
+    match rules::refusal(job, Some(&pod), surroundings, &config.validation) {
         Some(verdict) => Err(anyhow!(verdict.sentence())),
         None => Ok(pod),
     }
@@ -144,6 +161,15 @@ fn read_job(path: &Path, config: &Config, namespace: &str) -> Result<BuildJob> {
         let mut job: BuildJob = manifest(&given, "BuildJob", path)?;
         job.metadata.namespace.get_or_insert(namespace);
         return Ok(job);
+    }
+    if given.get("steps").is_some() {
+        bail!(
+            "{} is a pipeline, and this is about one job: `lint` looks at pipelines, `run-job --pipeline` runs a step of one",
+            name(path)
+        );
+    }
+    if given.is_null() {
+        bail!("{} is empty", name(path));
     }
     let given: GivenJob = serde_path_to_error::deserialize(given)
         .with_context(|| format!("{} is neither a job of Buildkite's nor a BuildJob", name(path)))?;
@@ -185,8 +211,7 @@ fn read_surroundings(files: &[PathBuf]) -> Result<Surroundings> {
             match document.get("kind").and_then(Value::as_str) {
                 Some("BuildEnvironment") => {
                     let found: BuildEnvironment = manifest(&document, "BuildEnvironment", path)?;
-                    let name = found.metadata.name.unwrap_or_default();
-                    surroundings.environments.insert(name, Some(found.spec));
+                    surroundings.add(found.metadata.name.clone().unwrap_or_default(), Some(found));
                 }
                 Some("PodTemplate") => {
                     let found: PodTemplate = manifest(&document, "PodTemplate", path)?;

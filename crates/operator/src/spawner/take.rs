@@ -14,6 +14,7 @@ use bk_buildkite::stacks::{FINISH_DETAIL_MAX, FinishJob, crop};
 use bk_plan::{
     admission::rules,
     intake::{self, Candidate},
+    surroundings::Surroundings,
     timeline,
 };
 use jiff::Timestamp;
@@ -127,10 +128,11 @@ impl Taker {
                     return Err(Error::Outdated(age));
                 }
                 let mut build_job = intake::build_job(candidate, &self.terms, &self.namespace, &details);
-                // Those that speak of its pod are for the controller, which makes it. So is a step that cannot be read: what is
+                // Those that speak of its pod or its environments are for the controller, which makes it. So is a step that cannot be read: what is
                 // wrong with it is not what rules say of the empty BuildJob.
                 if !intake::needs_details(&build_job)
-                    && let Some(verdict) = rules::refusal(&build_job, None, &self.validation)
+                    && let Some(verdict) =
+                        rules::refusal(&build_job, None, &Surroundings::default(), &self.validation)
                 {
                     return Err(Error::Refused(Box::new(verdict)));
                 }

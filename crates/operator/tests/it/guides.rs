@@ -172,7 +172,8 @@ fn rules_of_the_guide_to_admission_do_what_it_says() {
     };
     let refused = |job: &BuildJob| {
         let pod = pod::render(job, 0, &Surroundings::default(), &settings()).expect("it becomes a pod");
-        bk_plan::admission::rules::refusal(job, Some(&pod), validation).map(|verdict| verdict.message)
+        bk_plan::admission::rules::refusal(job, Some(&pod), &Surroundings::default(), validation)
+            .map(|verdict| verdict.message)
     };
     let gpu = json!({"resources": {"limits": {"nvidia.com/gpu": "1"}}});
     assert_eq!(refused(&job("web", "gpu", gpu.clone())), None);

@@ -9,10 +9,27 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Certainty, Finding};
-use crate::pattern;
+use crate::{
+    pattern,
+    surroundings::{self, Surroundings},
+};
 
-/// Which rules a BuildJob breaks. Those that speak of its pod are left out while there is none.
-pub fn of_job(job: &BuildJob, pod: Option<&Pod>, config: &ValidationConfig) -> Vec<Finding> {
+/// Which rules a BuildJob breaks, and those BuildEnvironments that it refers to: they may have come while nobody asked about
+/// them, or before the rule. Rules that speak of its pod are left out while there is none.
+pub fn of_job(
+    job: &BuildJob,
+    pod: Option<&Pod>,
+    surroundings: &Surroundings,
+    config: &ValidationConfig,
+) -> Vec<Finding> {
+    let mut findings = of_job_alone(job, pod, config);
+    if config.rules.iter().any(|rule| rule.kind == RuleKind::BuildEnvironment) {
+        findings.extend(of_surroundings(job, surroundings, config));
+    }
+    findings
+}
+
+fn of_job_alone(job: &BuildJob, pod: Option<&Pod>, config: &ValidationConfig) -> Vec<Finding> {
     let buildkite = job.spec.buildkite.as_ref();
     let queue = buildkite.and_then(|own| own.queue.as_deref());
     let pipeline = buildkite.and_then(|own| own.pipeline.as_deref());
@@ -35,9 +52,35 @@ pub fn of_environment(environment: &BuildEnvironment, config: &ValidationConfig)
     broken(config, RuleKind::BuildEnvironment, namespace, |_| true, || vec![("self", json(environment))])
 }
 
+fn of_surroundings(job: &BuildJob, found: &Surroundings, config: &ValidationConfig) -> Vec<Finding> {
+    let named = surroundings::environments(job, found).into_iter();
+    let environments = named.filter_map(|name| {
+        let spec = found.environments.get(&name)?.clone()?;
+        let mut environment = BuildEnvironment::new(&name, spec);
+        environment.metadata.namespace.clone_from(&job.metadata.namespace);
+        if let Some(metadata) = found.metadata.get(&name) {
+            environment.metadata.clone_from(metadata);
+        }
+        Some((name, environment))
+    });
+    environments
+        .flat_map(|(name, environment)| {
+            of_environment(&environment, config).into_iter().map(move |finding| Finding {
+                path: format!("BuildEnvironment \"{name}\": {}", finding.path),
+                ..finding
+            })
+        })
+        .collect()
+}
+
 /// The verdict on a job that the rules refuse.
-pub fn refusal(job: &BuildJob, pod: Option<&Pod>, config: &ValidationConfig) -> Option<Verdict> {
-    let findings = of_job(job, pod, config);
+pub fn refusal(
+    job: &BuildJob,
+    pod: Option<&Pod>,
+    surroundings: &Surroundings,
+    config: &ValidationConfig,
+) -> Option<Verdict> {
+    let findings = of_job(job, pod, surroundings, config);
     let refusals: Vec<String> = findings
         .iter()
         .filter(|finding| finding.certainty == Certainty::Refusal)

@@ -61,8 +61,9 @@ fn create(case: &Case<'_>, status: &BuildJobStatus) -> Decision {
         Ok(pod) => pod,
         Err(error) => return case.fail_unacquired(verdicts::invalid_spec(&error)),
     };
-    // Whoever creates a BuildJob while no webhook looks does not get around the rules.
-    if let Some(verdict) = rules::refusal(case.seen.job, Some(&pod), &case.rules.validation) {
+    // Whoever creates a BuildJob, or an environment for it, while no webhook looks does not get around the rules.
+    let around = &case.seen.surroundings;
+    if let Some(verdict) = rules::refusal(case.seen.job, Some(&pod), around, &case.rules.validation) {
         return case.fail_unacquired(verdict);
     }
     let name = pod.metadata.name.clone();

@@ -69,7 +69,7 @@ fn findings_of(job: &BuildJob, demands: &Demands) -> Vec<Finding> {
     surroundings.environments.insert("nowhere".to_owned(), None);
     let pod = admission::pod_of(job, &surroundings, demands);
     let references = pod.as_ref().map(|pod| references::of(pod, &demands.pod)).unwrap_or_default();
-    admission::build_job(job, pod.as_ref().map_err(Clone::clone), &known(&references), demands)
+    admission::build_job(job, pod.as_ref().map_err(Clone::clone), &surroundings, &known(&references), demands)
 }
 
 fn told(findings: &[Finding]) -> Vec<String> {
@@ -198,7 +198,7 @@ fn jobs_that_break_a_rule(#[case] spec: &str, #[case] expected: &[&str]) {
     let job = fixtures::job(&format!("spec: {spec}"));
     let demands = demands(RULES);
     assert_eq!(told(&findings_of(&job, &demands)), expected);
-    let verdict = rules::refusal(&job, None, &demands.validation);
+    let verdict = rules::refusal(&job, None, &Surroundings::default(), &demands.validation);
     let refused = expected.iter().any(|text| text.starts_with("refused") && !text.contains("rules[1]"));
     assert_eq!(verdict.is_some(), refused, "what speaks of the pod has to wait for it: {verdict:?}");
 }
@@ -285,6 +285,39 @@ fn an_environment_may_go_without() {
     proxy.metadata.name = Some("proxy".to_owned());
     let (changes, _) = defaults::changes(&proxy, &defaults).expect("it lacks some");
     assert!(!changes.contains_key("extraContainers"), "it would bring itself");
+}
+
+#[rstest]
+#[case::inside("{command: make, environment: bare}")]
+#[case::beside("{command: make, extraContainers: [{environment: bare}]}")]
+#[case::by_way_of_another("{command: make, environment: proxied}")]
+fn a_job_may_not_use_what_breaks_a_rule(#[case] spec: &str) {
+    let job = fixtures::job(&format!("spec: {spec}"));
+    let around = surroundings(
+        "{bare: {image: scratch}, proxied: {image: a, extraContainers: [{environment: bare}]}, other: {image: scratch}}",
+    );
+    let verdict = rules::refusal(&job, None, &around, &demands(RULES).validation).expect("it is refused");
+    assert_eq!(
+        verdict.message,
+        "BuildEnvironment \"bare\": rules[5] of validation_config: scratch has no shell"
+    );
+}
+
+#[test]
+fn rules_see_what_environments_are_labelled_with() {
+    let job = fixtures::job("spec: {command: make, environment: mine}");
+    let rules =
+        "rules: [{expression: 'self.metadata.labels.team == \"a\"', message: of a, kind: BuildEnvironment}]";
+    let mut mine = environment("{image: a}");
+    mine.metadata.labels = Some([("team".to_owned(), "a".to_owned())].into());
+    let refusal = |mine: &BuildEnvironment| {
+        let mut around = Surroundings::default();
+        around.add("mine".to_owned(), Some(mine.clone()));
+        rules::refusal(&job, None, &around, &demands(rules).validation)
+    };
+    assert_eq!(refusal(&mine), None);
+    mine.metadata.labels = None;
+    assert!(refusal(&mine).is_some());
 }
 
 #[test]

@@ -35,6 +35,7 @@ fn surroundings() -> Surroundings {
             ),
         ]
         .into(),
+        metadata: [].into(),
         pod_templates: [(
             "thief".to_owned(),
             Some(serde_saphyr::from_str(template).expect("the fixture is a template")),

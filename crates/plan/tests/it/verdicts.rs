@@ -6,7 +6,7 @@ mod signs;
 use std::collections::BTreeSet;
 
 use bk_api::{Phase, Verdict, VerdictCode, config::ValidationConfig};
-use bk_plan::{admission::rules, facts::PodFacts, plugin::PluginError, verdicts};
+use bk_plan::{admission::rules, facts::PodFacts, plugin::PluginError, surroundings::Surroundings, verdicts};
 use rstest::rstest;
 use signs::{SIGNS, Sign, When};
 
@@ -140,7 +140,7 @@ fn every_code_is_given() {
         verdicts::build_job_deleted("nightly"),
         verdicts::lost(None),
         verdicts::unreadable_plugins(&PluginError::NotOneKey { index: 0 }),
-        rules::refusal(&job, None, &validation).expect("it breaks the rule"),
+        rules::refusal(&job, None, &Surroundings::default(), &validation).expect("it breaks the rule"),
     ];
     let given: BTreeSet<_> = SIGNS
         .iter()
