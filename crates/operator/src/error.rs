@@ -43,6 +43,9 @@ pub enum Error {
     /// A BuildJob has changed, or is gone, since it was looked at.
     #[error("BuildJob {0} is not what it was: others have gone on with it")]
     Overtaken(String),
+    /// Another replica may work by now.
+    #[error("the Lease may be another replica's: nothing is told to Buildkite any more")]
+    TooLate,
     /// The operator is not set up to work.
     #[error("{0}")]
     Setup(String),
@@ -72,6 +75,7 @@ impl Error {
             | Self::Leaving(_)
             | Self::Outdated(_)
             | Self::Overtaken(_)
+            | Self::TooLate
             | Self::Setup(_) => None,
         }
     }
@@ -91,6 +95,7 @@ impl Error {
             | Self::Leaving(_)
             | Self::Outdated(_)
             | Self::Overtaken(_)
+            | Self::TooLate
             | Self::Setup(_) => None,
         }
     }
@@ -112,6 +117,7 @@ impl Error {
             | Self::Leaving(_)
             | Self::Outdated(_)
             | Self::Overtaken(_)
+            | Self::TooLate
             | Self::Setup(_) => None,
         }
     }
@@ -125,7 +131,11 @@ impl Error {
     pub fn is_temporary(&self) -> bool {
         match self {
             Self::Buildkite(error) => error.is_retryable() || self.is_unknown(),
-            Self::Kubernetes { .. } | Self::Leaving(_) | Self::Outdated(_) | Self::Overtaken(_) => true,
+            Self::Kubernetes { .. }
+            | Self::Leaving(_)
+            | Self::Outdated(_)
+            | Self::Overtaken(_)
+            | Self::TooLate => true,
             Self::NotOurs { .. } | Self::NameTaken(_) | Self::Refused(_) | Self::Setup(_) => false,
         }
     }
@@ -144,7 +154,8 @@ impl Error {
             | Self::Refused(_)
             | Self::Leaving(_)
             | Self::Outdated(_)
-            | Self::Overtaken(_) => false,
+            | Self::Overtaken(_)
+            | Self::TooLate => false,
         }
     }
 }

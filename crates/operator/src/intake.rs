@@ -4,6 +4,7 @@
 
 #[cfg(test)]
 pub(crate) mod fake;
+mod fenced;
 mod graphql;
 mod measured;
 mod stack;
@@ -25,7 +26,7 @@ use futures::future::BoxFuture;
 use kube::ResourceExt;
 use uuid::Uuid;
 
-use crate::{error::Error, telemetry::Metrics};
+use crate::{error::Error, leadership::Tenure, telemetry::Metrics};
 
 pub use bk_buildkite::stand_in::Finished;
 pub use graphql::Unclustered;
@@ -142,6 +143,16 @@ impl Intakes {
             Way { intake: Arc::new(measured::Measured { way, calls: metrics.calls.clone() }), terms }
         };
         Self { ways: self.ways.iter().map(measured).collect(), ..self }
+    }
+
+    /// The same ways; nothing is changed along them any more once the Lease may be somebody else's.
+    #[must_use]
+    pub fn fenced(self, tenure: &Tenure) -> Self {
+        let fenced = |way: &Way| {
+            let (way, terms) = (way.intake.clone(), way.terms.clone());
+            Way { intake: Arc::new(fenced::Fenced { way, tenure: tenure.clone() }), terms }
+        };
+        Self { ways: self.ways.iter().map(fenced).collect(), ..self }
     }
 
     /// All of them.

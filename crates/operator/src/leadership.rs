@@ -1,7 +1,7 @@
 //! One of several operators works; the others stand by for it. A Lease in the operator's own namespace says which.
 //!
-//! `bk_plan::election` decides; this asks and writes. What the one that works writes to the API server goes through [`fence`], which
-//! lets nothing pass once the Lease may be somebody else's.
+//! `bk_plan::election` decides; this asks and writes. What the one that works writes to the API server goes through [`fence`], and what
+//! it tells Buildkite by [`Intakes::fenced`](crate::intake::Intakes::fenced): nothing passes once the Lease may be somebody else's.
 
 mod fence;
 mod lease;
@@ -48,7 +48,7 @@ impl Tenure {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).is_some_and(|until| Instant::now() < until)
     }
 
-    fn set(&self, until: Option<Instant>) {
+    pub(crate) fn set(&self, until: Option<Instant>) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = until;
     }
 }
@@ -164,6 +164,11 @@ impl Leader {
     /// The same way to the cluster, on which nothing is written any more once the Lease may be somebody else's.
     pub fn fence(&self, cluster: &Cluster) -> Cluster {
         Cluster { calls: fence::fenced(cluster, self.tenure.clone()), ..cluster.clone() }
+    }
+
+    /// Until when this process may write.
+    pub fn tenure(&self) -> Tenure {
+        self.tenure.clone()
     }
 
     /// Gives the Lease back, so that another takes over at once. All work has to be over.

@@ -18,6 +18,7 @@ use crate::{
     cli::RunArgs,
     controller::Controller,
     error::Error,
+    leadership::Tenure,
     notices,
     settings::{self, Cluster, Configuration, Past, Settings},
     shim,
@@ -36,6 +37,8 @@ pub struct House {
     pub args: RunArgs,
     /// The way to the API server.
     pub cluster: Cluster,
+    /// Until when this process may write, if there are others.
+    pub tenure: Option<Tenure>,
     /// The program that job containers begin with.
     pub shim: Vec<u8>,
     /// Numbers.
@@ -62,6 +65,9 @@ impl House {
         let loading = settings::load(&self.args, &self.cluster, config.clone(), past);
         let mut settings = Box::pin(loading).await?;
         settings.intakes = settings.intakes.measured(&self.metrics);
+        if let Some(tenure) = &self.tenure {
+            settings.intakes = settings.intakes.fenced(tenure);
+        }
         let (client, owner) = (self.cluster.calls.clone(), settings.owner.as_ref());
         let shim_config_map = shim::ensure(client, &settings.namespace, &self.shim, owner).await?;
         Ok(Orders { settings, shim_config_map })
@@ -74,6 +80,10 @@ impl House {
         loop {
             tell(&orders.settings);
             self.webhooks.learn(&orders.settings);
+            if let Some(note) = self.webhooks.unheeded(&orders.settings.config.validation) {
+                tracing::warn!("{note}");
+                orders.settings.announcer.warn("DefaultsUnused", note);
+            }
             let end = self.shutdown.child_token();
             let mut shift = Box::pin(self.shift(&orders, &end));
             let settings = &orders.settings;

@@ -2,9 +2,12 @@
 
 use std::{net::SocketAddr, num::NonZeroUsize, path::PathBuf};
 
-use bk_api::config::Config;
+use bk_api::config::{Config, IntakeKind};
 use bk_ops::logging::LogArgs;
-use clap::Args;
+use clap::{
+    Args,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -20,7 +23,7 @@ use crate::{
 /// Options of `run`. They take precedence over the ConfigMap `buildkite-operator-config`.
 #[derive(Clone, Debug, Args)]
 pub struct RunArgs {
-    /// Buildkite token: the agent token, or with `intake: graphql` the API token [default: the one in its
+    /// Buildkite token: the agent token, or with `--intake graphql` the API token [default: the one in its
     /// Secret in the job namespace]
     #[arg(long, value_name = "TOKEN")]
     pub token: Option<String>,
@@ -28,6 +31,17 @@ pub struct RunArgs {
     /// Buildkite agent token, where --token is none [default: the one in its Secret in the job namespace]
     #[arg(long, env = "BUILDKITE_AGENT_TOKEN", hide_env_values = true, value_name = "TOKEN")]
     pub agent_token: Option<String>,
+
+    /// How jobs are found: queues of Buildkite clusters by the Stacks API, or agents outside clusters by GraphQL
+    /// [default: stacks]
+    #[allow(clippy::doc_markdown, reason = "users read this, not rustdoc")]
+    #[arg(long, env = "BUILDKITE_INTAKE", hide_env_values = true, value_name = "WAY", value_parser = intake())]
+    pub intake: Option<IntakeKind>,
+
+    /// Buildkite's GraphQL API, with `--intake graphql` [default: https://graphql.buildkite.com/v1]
+    #[allow(clippy::doc_markdown, reason = "users read this, not rustdoc")]
+    #[arg(long, env = "BUILDKITE_GRAPHQL_ENDPOINT", hide_env_values = true, value_name = "URL")]
+    pub graphql_endpoint: Option<String>,
 
     /// Namespace for BuildJobs and their pods [default: the operator's own]
     #[arg(long, short, env = "BUILDKITE_JOB_NAMESPACE", hide_env_values = true, value_name = "NAME")]
@@ -96,6 +110,14 @@ impl RunArgs {
     }
 }
 
+/// Reads the ways to find jobs under their names in the configuration.
+fn intake() -> impl TypedValueParser<Value = IntakeKind> {
+    PossibleValuesParser::new(["stacks", "graphql"]).map(|name| match name.as_str() {
+        "graphql" => IntakeKind::Graphql,
+        _ => IntakeKind::Stacks,
+    })
+}
+
 pub(super) fn run(args: RunArgs) -> anyhow::Result<()> {
     bk_ops::http::install_crypto_provider();
     bk_ops::logging::init(&args.log);
@@ -128,8 +150,9 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
             Some(leader) => leader.fence(&cluster),
             None => cluster,
         };
-        let house =
-            House { args, cluster, shim, metrics, traces, health, webhooks, shutdown: shutdown.clone() };
+        let tenure = leader.as_ref().map(Leader::tenure);
+        let shutdown = shutdown.clone();
+        let house = House { args, cluster, tenure, shim, metrics, traces, health, webhooks, shutdown };
         let first = Box::pin(house.prepare(configuration.in_force(), Past::default())).await?;
         Ok::<_, Error>((leader, house, configuration, first))
     };

@@ -84,6 +84,7 @@ impl Queue {
         let slots = self.taker.slots.clone();
         loop {
             let begin = Instant::now();
+            self.standing.goes_on(begin);
             // A place that gets free while a round goes on may be too late for it.
             let freed = slots.freed();
             let (earliest, latest) = match self.round().await {
@@ -102,6 +103,7 @@ impl Queue {
                     (next, next)
                 }
             };
+            self.standing.goes_on(latest);
             // Either is a reason to look.
             let _elapsed = time::timeout_at(latest.into(), freed).await;
             time::sleep_until(earliest.into()).await;

@@ -49,6 +49,11 @@ impl Standing {
         }
     }
 
+    /// The next round begins then at the latest.
+    pub(super) fn goes_on(&self, latest: Instant) {
+        self.telemetry.health.due(&self.queue, latest);
+    }
+
     /// The queue was listed: so many jobs are taken now, and these are left there.
     pub(super) fn listed(&mut self, taken: usize, skipped: HashMap<String, Skip>, places: Places) {
         let in_flight = places.taken;

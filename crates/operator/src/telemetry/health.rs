@@ -9,6 +9,10 @@ use std::{
 /// How old the last good listing of a queue may be. Buildkite takes a queue for abandoned after that, too.
 const SILENCE: Duration = Duration::from_secs(30);
 
+/// How much later than it should a round of a queue may begin. Each call of a round has a time limit: one that takes so long has come to
+/// a standstill, whatever Buildkite answers.
+const STANDSTILL: Duration = Duration::from_mins(10);
+
 /// How the connection to each queue is; nothing before it is known which queues are served. Cheap to clone.
 ///
 /// What went wrong is not said here: everybody in the cluster may ask, and services say all kinds of things in their answers.
@@ -22,19 +26,27 @@ struct State {
     stood_by: Option<Instant>,
 }
 
-/// When each queue was last listed.
-type Connections = BTreeMap<String, Option<Instant>>;
+type Connections = BTreeMap<String, Connection>;
+
+/// How a queue stands.
+#[derive(Clone, Copy, Debug, Default)]
+struct Connection {
+    /// When it was last listed.
+    listed: Option<Instant>,
+    /// When its next round should begin; nothing before the first.
+    due: Option<Instant>,
+}
 
 impl Health {
     /// These queues are to be served from now on, and no others. When those were listed that were served before stays known.
     pub fn serve(&self, queues: impl IntoIterator<Item = String>) {
         let mut state = self.lock();
         let before = state.connections.take().unwrap_or_default();
-        let listed = |queue: String| {
-            let at = before.get(&queue).copied().flatten();
-            (queue, at)
+        let connection = |queue: String| {
+            let listed = before.get(&queue).and_then(|connection| connection.listed);
+            (queue, Connection { listed, due: None })
         };
-        state.connections = Some(queues.into_iter().map(listed).collect());
+        state.connections = Some(queues.into_iter().map(connection).collect());
     }
 
     /// Another replica works, as was seen then; or this one begins to.
@@ -44,7 +56,26 @@ impl Health {
 
     /// A queue was listed.
     pub fn listed(&self, queue: &str, at: Instant) {
-        self.lock().connections.get_or_insert_default().insert(queue.to_owned(), Some(at));
+        self.change(queue, |connection| connection.listed = Some(at));
+    }
+
+    /// The next round of a queue is to begin then, whatever came of the last.
+    pub fn due(&self, queue: &str, at: Instant) {
+        self.change(queue, |connection| connection.due = Some(at));
+    }
+
+    /// Whether rounds go on, well or badly; if not, one line for each queue whose do not. Then nothing but a new process helps.
+    pub fn liveness(&self, now: Instant) -> Result<(), String> {
+        let state = self.lock();
+        let stuck: String = state
+            .connections
+            .iter()
+            .flatten()
+            .filter_map(|(queue, connection)| Some((queue, now.saturating_duration_since(connection.due?))))
+            .filter(|(_, late)| *late > STANDSTILL)
+            .map(|(queue, late)| format!("queue {queue}: no round has begun for {} s\n", late.as_secs()))
+            .collect();
+        if stuck.is_empty() { Ok(()) } else { Err(stuck) }
     }
 
     /// Whether every queue was listed of late; if not, one line for each that was not. A replica that stands by is ready if it
@@ -62,7 +93,7 @@ impl Health {
         };
         let silent: Vec<String> = connections
             .iter()
-            .filter_map(|(queue, listed)| match listed.map(|at| now.duration_since(at)) {
+            .filter_map(|(queue, connection)| match connection.listed.map(|at| now.duration_since(at)) {
                 None => Some(format!("queue {queue}: not listed yet\n")),
                 Some(silence) if silence > SILENCE => {
                     Some(format!("queue {queue}: not listed for {} s; the log says why\n", silence.as_secs()))
@@ -71,6 +102,13 @@ impl Health {
             })
             .collect();
         if silent.is_empty() { Ok(()) } else { Err(silent.concat()) }
+    }
+
+    fn change(&self, queue: &str, change: impl FnOnce(&mut Connection)) {
+        // One that is no longer served is nobody's business.
+        if let Some(connection) = self.lock().connections.as_mut().and_then(|all| all.get_mut(queue)) {
+            change(connection);
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -125,5 +163,28 @@ mod tests {
         assert_eq!(health.readiness(now), Ok(()));
         health.serve(["a".to_owned(), "c".to_owned()]);
         assert_eq!(health.readiness(now), Err("queue c: not listed yet\n".to_owned()));
+    }
+
+    #[test]
+    fn a_queue_without_rounds_is_no_life_and_one_that_fails_is() {
+        let health = Health::default();
+        let now = Instant::now();
+        assert_eq!(health.liveness(now), Ok(()), "it stands by, or waits to begin");
+        health.serve(["a".to_owned(), "b".to_owned()]);
+        let later = now + STANDSTILL;
+        assert_eq!(health.liveness(later + STANDSTILL), Ok(()), "at its start the operator waits");
+        health.due("b", now);
+        assert_eq!(health.liveness(later), Ok(()));
+        // Buildkite has asked for a long pause.
+        health.due("a", later + STANDSTILL);
+        let late = later + Duration::from_secs(1);
+        assert_eq!(health.liveness(late), Err("queue b: no round has begun for 601 s\n".to_owned()));
+        health.due("b", late);
+        assert_eq!(health.liveness(late), Ok(()), "it has never been listed, and yet is tried");
+        assert!(health.readiness(late).is_err());
+        let never = late + 3 * STANDSTILL;
+        assert!(health.liveness(never).is_err());
+        health.serve(["a".to_owned()]);
+        assert_eq!(health.liveness(never), Ok(()), "another shift has yet to begin");
     }
 }

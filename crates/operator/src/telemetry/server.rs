@@ -49,7 +49,7 @@ pub async fn serve(
 fn routes(metrics: Metrics, health: Health) -> Router {
     Router::new()
         .route("/metrics", get(numbers).with_state(metrics))
-        .route("/healthz", get(async || "ok\n"))
+        .route("/healthz", get(liveness).with_state(health.clone()))
         .route("/readyz", get(readiness).with_state(health))
 }
 
@@ -59,8 +59,16 @@ async fn numbers(State(metrics): State<Metrics>, headers: HeaderMap) -> impl Int
     ([(header::CONTENT_TYPE, form.content_type())], metrics.page(form))
 }
 
+async fn liveness(State(health): State<Health>) -> (StatusCode, String) {
+    told(health.liveness(Instant::now()))
+}
+
 async fn readiness(State(health): State<Health>) -> (StatusCode, String) {
-    match health.readiness(Instant::now()) {
+    told(health.readiness(Instant::now()))
+}
+
+fn told(outcome: Result<(), String>) -> (StatusCode, String) {
+    match outcome {
         Ok(()) => (StatusCode::OK, "ok\n".to_owned()),
         Err(problems) => (StatusCode::SERVICE_UNAVAILABLE, problems),
     }
