@@ -187,6 +187,16 @@ impl Sender {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    };
+
+    use axum::{Json, Router, extract::State, routing::post};
+    use jiff::Timestamp;
+    use serde_json::{Value, json};
+    use uuid::Uuid;
+
     use super::*;
 
     #[test]
@@ -211,5 +221,61 @@ mod tests {
         assert_eq!(channel("http://collector:4318/").unwrap().unwrap(), "http://collector:4318/v1/traces");
         let error = channel("collector:4318").unwrap_err().to_string();
         assert!(error.starts_with("--otlp-endpoint collector:4318: not an HTTP URL"), "{error}");
+    }
+
+    /// A collector: its address, and how many spans it has got.
+    async fn collector() -> (String, Arc<AtomicUsize>) {
+        let got = Arc::new(AtomicUsize::new(0));
+        let count = async |State(got): State<Arc<AtomicUsize>>, Json(body): Json<Value>| {
+            let spans = body["resourceSpans"][0]["scopeSpans"][0]["spans"].as_array().map_or(0, Vec::len);
+            got.fetch_add(spans, Ordering::Relaxed);
+        };
+        let router = Router::new().route("/v1/traces", post(count)).with_state(got.clone());
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        tokio::spawn(axum::serve(listener, router).into_future());
+        (url, got)
+    }
+
+    fn span(number: u64) -> Span {
+        let job = BuildJob::new(
+            "a",
+            serde_json::from_value(json!({"buildkite": {"jobUUID": Uuid::nil()}})).unwrap(),
+        );
+        let at = Timestamp::UNIX_EPOCH;
+        let step = Step { name: "run", from: at, to: at };
+        Span { number, ..span::of_step(Trace::of(&job).unwrap(), &step) }
+    }
+
+    /// What was handed in when the process was told to end, whether or not a batch was being gathered then, is not lost.
+    #[rstest::rstest]
+    #[case::nothing_was_sent_yet(false)]
+    #[case::some_were_gathered(true)]
+    #[tokio::test]
+    async fn what_waits_at_the_end_is_sent(#[case] gathering: bool) {
+        bk_ops::http::install_crypto_provider();
+        let (url, got) = collector().await;
+        let metrics = Metrics::default();
+        let args = TraceArgs { otlp_endpoint: Some(url), otlp_headers: None };
+        let (traces, sender) = channel(&args, &metrics).unwrap();
+        let (sender, end) = (sender.unwrap(), CancellationToken::new());
+        let sending = if gathering {
+            let sending = tokio::spawn(sender.run(end.clone()));
+            traces.hand_in([span(0)]);
+            while traces.spans.as_ref().is_some_and(|spans| spans.capacity() < CAPACITY) {
+                tokio::task::yield_now().await;
+            }
+            end.cancel();
+            traces.hand_in((1..1200).map(span));
+            sending
+        } else {
+            traces.hand_in((0..1200).map(span));
+            end.cancel();
+            tokio::spawn(sender.run(end))
+        };
+        sending.await.unwrap();
+        assert_eq!(got.load(Ordering::Relaxed), 1200);
+        let page = String::from_utf8(metrics.page(crate::telemetry::Form::Text)).unwrap();
+        assert!(page.contains("buildkite_operator_trace_spans_total{outcome=\"sent\"} 1200"), "{page}");
     }
 }

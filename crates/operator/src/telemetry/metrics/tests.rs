@@ -91,13 +91,69 @@ fn a_queue_that_is_served_no_longer_keeps_its_counters_only() {
     assert_eq!(left, expected);
 }
 
-/// Native histograms are there for those who ask.
+/// The next number of a protobuf message.
+fn number(message: &mut &[u8]) -> u64 {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = message.split_first().expect("it is complete");
+        *message = rest;
+        value |= u64::from(byte & 0x7f) << shift;
+        if byte & 0x80 == 0 {
+            break;
+        }
+    }
+    value
+}
+
+/// The fields of a protobuf message: their numbers, and their bytes where they are messages or texts.
+fn fields(mut message: &[u8]) -> Vec<(u64, &[u8])> {
+    let mut found = Vec::new();
+    while !message.is_empty() {
+        let key = number(&mut message);
+        let length = match key & 7 {
+            0 => {
+                number(&mut message);
+                0
+            }
+            1 => 8,
+            2 => usize::try_from(number(&mut message)).unwrap(),
+            5 => 4,
+            other => panic!("there is no type {other}"),
+        };
+        let (bytes, rest) = message.split_at(length);
+        message = rest;
+        found.push((key >> 3, bytes));
+    }
+    found
+}
+
+/// Native histograms are there for those who ask, and classic ones beside them. The numbers are those of Prometheus' `metrics.proto`.
 #[test]
 fn the_binary_form_has_histograms_of_both_kinds() {
+    const NAME: u64 = 1;
+    const METRIC: u64 = 4;
+    const HISTOGRAM: u64 = 7;
+    const PARTS: [(u64, &str); 3] = [(3, "classic buckets"), (12, "native spans"), (13, "native buckets")];
     let page = metrics().page(Form::Protobuf);
-    let has = |part: &[u8]| page.windows(part.len()).any(|window| window == part);
-    assert!(has(b"buildkite_operator_job_wait_seconds"));
-    assert!(page.len() > 1000);
+    let mut families = Vec::new();
+    let mut rest = page.as_slice();
+    while !rest.is_empty() {
+        let length = usize::try_from(number(&mut rest)).unwrap();
+        let (family, others) = rest.split_at(length);
+        families.push(fields(family));
+        rest = others;
+    }
+    let named = |family: &&Vec<(u64, &[u8])>| {
+        family.iter().any(|(field, text)| *field == NAME && *text == b"buildkite_operator_job_wait_seconds")
+    };
+    let family = families.iter().find(named).expect("there is such a metric");
+    let metric = family.iter().find(|(field, _)| *field == METRIC).expect("it was measured");
+    let inside = fields(metric.1);
+    let histogram = inside.iter().find(|(field, _)| *field == HISTOGRAM).expect("it is a histogram");
+    let parts: BTreeSet<u64> = fields(histogram.1).into_iter().map(|(field, _)| field).collect();
+    for (part, what) in PARTS {
+        assert!(parts.contains(&part), "it has no {what}: {parts:?}");
+    }
 }
 
 /// The metrics that a page or a document names, without the suffixes of histograms.
