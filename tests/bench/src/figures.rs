@@ -48,6 +48,25 @@ impl Line {
     }
 }
 
+impl Line {
+    /// Whether it has a target that was not met.
+    pub(crate) fn is_missed(&self) -> bool {
+        match &self.figure {
+            Figure::Calls(calls) => calls.is_met() == Some(false),
+            Figure::Value { target, .. } => target.is_some_and(|(_, met)| !met),
+        }
+    }
+}
+
+impl Calls {
+    /// Whether 95 of 100 calls kept within the target, if there is one.
+    fn is_met(&self) -> Option<bool> {
+        let mut sorted = self.times.clone();
+        sorted.sort_unstable();
+        self.target.map(|target| percentile(&sorted, 0.95) < target)
+    }
+}
+
 /// The load average over the last minute.
 pub(crate) fn load_average() -> f64 {
     let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
@@ -124,7 +143,7 @@ fn calls_columns(calls: &Calls) -> String {
     let count = u32::try_from(sorted.len()).unwrap_or(u32::MAX);
     let cpu = calls.cpu.and_then(|cpu| cpu.checked_div(count)).map(millis).unwrap_or_default();
     let target = calls.target.map(|target| format!("< {} ms", target.as_millis())).unwrap_or_default();
-    let mark = calls.target.map_or("", |target| mark(p95 < target));
+    let mark = calls.is_met().map_or("", mark);
     format!(
         "{count:>7}{:>10}{:>10}{:>10}{cpu:>11}{target:>12}{mark:>6}",
         millis(percentile(&sorted, 0.0)),
@@ -165,6 +184,7 @@ mod tests {
         };
         let memory = Line::value("memory", "200 MB".into()).with_target("< 150 MB", false);
         let lines = [calls(20), calls(10), Line { load: 0.5, ..memory }];
+        assert_eq!(lines.each_ref().map(Line::is_missed), [false, true, true]);
         let text = table("queue", &lines);
         let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
         let times = ["list", "20", "10.0", "ms", "10.0", "ms", "10.0", "ms", "5.00", "ms", "<"];

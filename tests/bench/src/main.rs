@@ -80,13 +80,12 @@ async fn run(cli: Cli) -> Result<()> {
         return Ok(());
     }
     println!("{}", figures::machine()?);
-    let record = cli.record.as_deref();
-    let mut failed = Vec::new();
+    let mut report = Report { document: cli.record.clone(), ..Report::default() };
     for (name, benchmark) in of_server {
         eprintln!("measuring {name}");
         let binary = cli.local.clone();
         let lines = tokio::task::spawn_blocking(move || benchmark(&binary)).await?;
-        failed.extend(show(name, lines, record));
+        report.add(name, lines, true);
     }
     if !of_controllers.is_empty() {
         let setup = Setup::read(&cli.local)?;
@@ -97,22 +96,47 @@ async fn run(cli: Cli) -> Result<()> {
                 let title = command.title(part);
                 eprintln!("measuring {title}");
                 let lines = part.run(&setup, command).await;
-                failed.extend(show(&title, lines, record.filter(|_| command.is_ours())));
+                report.add(&title, lines, command.is_ours());
             }
         }
     }
-    ensure!(failed.is_empty(), "these benchmarks failed: {}", failed.join(", "));
-    Ok(())
+    report.end()
 }
 
-/// Prints a benchmark's figures, or why there are none. One that fails does not keep others from being run.
-fn show(name: &str, lines: Result<Vec<Line>>, document: Option<&Path>) -> Option<String> {
-    let shown = lines.and_then(|lines| {
-        let table = table(name, &lines);
-        println!("\n{table}");
-        document.map_or(Ok(()), |document| record::write(document, name, &table))
-    });
-    let error = shown.err()?;
-    eprintln!("benchmark {name} failed: {error:#}");
-    Some(name.to_owned())
+/// What has come of the benchmarks.
+#[derive(Default)]
+struct Report {
+    /// Where figures are written down, too.
+    document: Option<PathBuf>,
+    /// Benchmarks without figures.
+    failed: Vec<String>,
+    /// Figures that miss their targets.
+    missed: Vec<String>,
+}
+
+impl Report {
+    /// Prints a benchmark's figures, or why there are none. One that fails does not keep others from being run.
+    fn add(&mut self, name: &str, lines: Result<Vec<Line>>, of_record: bool) {
+        let shown = lines.and_then(|lines| {
+            let table = table(name, &lines);
+            println!("\n{table}");
+            let missed = lines.iter().filter(|line| line.is_missed());
+            self.missed.extend(missed.map(|line| format!("{name}: {}", line.name.trim())));
+            let document = self.document.as_deref().filter(|_| of_record);
+            document.map_or(Ok(()), |document| record::write(document, name, &table))
+        });
+        if let Err(error) = shown {
+            eprintln!("benchmark {name} failed: {error:#}");
+            self.failed.push(name.to_owned());
+        }
+    }
+
+    /// Names what was missed, which a busy machine may be to blame for, and fails for what was not measured.
+    fn end(self) -> Result<()> {
+        if !self.missed.is_empty() {
+            println!("\ntargets that were missed:\n  {}", self.missed.join("\n  "));
+        }
+        ensure!(self.failed.is_empty(), "these benchmarks failed: {}", self.failed.join(", "));
+        Ok(())
+    }
 }

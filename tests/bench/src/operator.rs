@@ -16,7 +16,9 @@ mod latency;
 mod memory;
 mod meter;
 mod pods;
+mod promptness;
 mod stage;
+mod takeover;
 mod throughput;
 
 use anyhow::Result;
@@ -37,12 +39,22 @@ pub(crate) enum Part {
     Idle,
     ColdStart,
     Kubelet,
+    Promptness,
+    Takeover,
 }
 
 impl Part {
     /// All of them, those first that are disturbed most by what others leave behind.
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Idle, Self::Kubelet, Self::Latency, Self::Memory, Self::Throughput, Self::ColdStart];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Idle,
+        Self::Kubelet,
+        Self::Promptness,
+        Self::Latency,
+        Self::Memory,
+        Self::Takeover,
+        Self::Throughput,
+        Self::ColdStart,
+    ];
 
     /// Its name. `cargo xtask bench` starts a cluster for names that begin like these.
     pub(crate) fn name(self) -> &'static str {
@@ -53,12 +65,14 @@ impl Part {
             Self::Idle => "operator-idle",
             Self::ColdStart => "operator-cold-start",
             Self::Kubelet => "operator-kubelet",
+            Self::Promptness => "operator-promptness",
+            Self::Takeover => "operator-takeover",
         }
     }
 
-    /// Whether it says something about a controller. BuildJobs are the operator's own.
+    /// Whether it says something about a controller. BuildJobs, verdicts and replicas that stand by are the operator's own.
     pub(crate) fn fits(self, command: &Command) -> bool {
-        command.is_ours() || !matches!(self, Self::ColdStart)
+        command.is_ours() || !matches!(self, Self::ColdStart | Self::Promptness | Self::Takeover)
     }
 
     /// Measures a controller.
@@ -70,6 +84,8 @@ impl Part {
             Self::Idle => idle::run(setup, command).await,
             Self::ColdStart => cold_start::run(setup, command).await,
             Self::Kubelet => kubelet::run(setup, command).await,
+            Self::Promptness => promptness::run(setup, command).await,
+            Self::Takeover => takeover::run(setup, command).await,
         }
     }
 }

@@ -190,12 +190,15 @@ impl Ending {
     /// Buildkite heard of it in time.
     #[expect(clippy::print_stdout, reason = "the time it took is a figure to look at, with --show-output")]
     pub fn assert_prompt(&self, what: &str, since: Timestamp) -> &Self {
-        let last = self.job.events.iter().filter(|event| event.detail.is_some()).map(|event| event.at).max();
-        let told = last.expect("Buildkite was told");
-        let took = told.duration_since(since);
+        let took = self.told_at().expect("Buildkite was told").duration_since(since);
         println!("Buildkite heard {took:#} after {what}");
         assert!(took <= PROMPT, "Buildkite heard {took:#} after {what}: {self:#?}");
         self
+    }
+
+    /// When Buildkite last heard why.
+    pub fn told_at(&self) -> Option<Timestamp> {
+        self.job.events.iter().filter(|event| event.detail.is_some()).map(|event| event.at).max()
     }
 
     /// When its only pod was created.
