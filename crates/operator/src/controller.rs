@@ -160,7 +160,7 @@ impl Controller {
     pub async fn run(self, remote_changes: RemoteChanges, slots: Slots, shutdown: CancellationToken) {
         let Self { context, feeds, room } = self;
         let ours = || settings::watch().labels(names::LABEL_BUILD_JOB);
-        let jobs = feeds.jobs.fill(watch(&context, settings::watch()));
+        let jobs = feeds.jobs.fill(watch(&context, settings::watch()).modify(slim::build_job));
         let pods = feeds.pods.fill(watch(&context, ours()));
         let batch_jobs = feeds.batch_jobs.fill(watch(&context, ours()).modify(slim::batch_job));
         let environments = feeds.environments.fill(watch(&context, settings::watch()));

@@ -88,9 +88,16 @@ struct WireMeta {
     creation_timestamp: Option<Time>,
     deletion_timestamp: Option<Time>,
     deletion_grace_period_seconds: Option<i64>,
-    owner_references: Option<Vec<OwnerReference>>,
+    owner_references: Option<Vec<WireOwner>>,
     labels: Option<BTreeMap<String, String>>,
     annotations: Option<BTreeMap<String, String>>,
+}
+
+/// What tells owners apart.
+#[derive(Deserialize)]
+struct WireOwner {
+    kind: String,
+    uid: String,
 }
 
 #[derive(Default, Deserialize)]
@@ -141,11 +148,19 @@ impl From<WireMeta> for ObjectMeta {
             creation_timestamp: wire.creation_timestamp,
             deletion_timestamp: wire.deletion_timestamp,
             deletion_grace_period_seconds: wire.deletion_grace_period_seconds,
-            owner_references: wire.owner_references,
+            owner_references: wire
+                .owner_references
+                .map(|owners| owners.into_iter().map(OwnerReference::from).collect()),
             labels: wire.labels,
             annotations: wire.annotations,
             ..Self::default()
         }
+    }
+}
+
+impl From<WireOwner> for OwnerReference {
+    fn from(wire: WireOwner) -> Self {
+        Self { kind: wire.kind, uid: wire.uid, ..Self::default() }
     }
 }
 
