@@ -157,6 +157,14 @@ pub struct BuildJobSpec {
     #[schemars(schema_with = "schema::any_object")]
     pub workspace_volume: Option<Map<String, Value>>,
 
+    /// A path below that volume, with variables such as `$(BUILDKITE_JOB_ID)`, that is mounted instead of its root. The
+    /// operator's configuration decides if absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1024))]
+    #[x_kube(validation = Rule::new("!self.startsWith('/') && !self.split('/').exists(part, part == '..')")
+        .message("workspaceSubPathExpr is a path below the volume: it does not begin with / and has no part that is .."))]
+    pub workspace_sub_path_expr: Option<String>,
+
     /// How long the job may run, e.g. `90m`. It then ends as `TimedOut`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[x_kube(validation = Rule::new("duration(self) > duration('0s')")

@@ -157,12 +157,15 @@ impl Asked {
         let volumes = spec.workspace_volume.iter().flat_map(Map::keys);
         let volume = volumes.filter(|key| !["name", "emptyDir", "ephemeral"].contains(&key.as_str()));
         let volume = volume.map(|kind| ("workspace_volume", format!(" with `{kind}`")));
+        // On a volume of the job's own there is nobody else's directory.
+        let path = (spec.workspace_sub_path_expr.is_some() && spec.workspace_volume.is_none())
+            .then(|| ("workspace_sub_path_expr", " without a `workspace_volume`".to_owned()));
         let of_own = |containers: &[ContainerUse]| containers.iter().any(|used| used.container.is_some());
         let containers =
             [("init_containers", &spec.init_containers), ("extra_containers", &spec.extra_containers)];
         let containers = containers.into_iter().filter(move |(_, containers)| of_own(containers));
         let containers = containers.map(|(name, _)| (name, " with a `container`".to_owned()));
-        volume.chain(containers).map(|(name, what)| {
+        volume.chain(path).chain(containers).map(|(name, what)| {
             let place = self.places.get(name).map_or(name, String::as_str);
             (name, format!("{place}{what}"))
         })

@@ -52,20 +52,27 @@ fn typed(document: &Value) -> Result<BuildJobSpec, (String, String)> {
     if let Some(path) = unknown_field(document, &spec) {
         return Err((path, "there is no such field".to_owned()));
     }
-    // To say what is to be exported is to ask for it.
+    switch(document, &mut spec);
+    Ok(spec)
+}
+
+/// Switches services on or off. To say what is to be exported is to ask for it, unless the step says otherwise.
+fn switch(document: &Value, spec: &mut BuildJobSpec) {
+    let said = |field: &str| document[field]["enabled"].as_bool();
     if let Some(log) = &mut spec.log_exporter {
-        log.enabled = !log.paths.is_empty() || log.volume.is_some() || log.stdout || log.stderr;
+        let asks = !log.paths.is_empty() || log.volume.is_some() || log.stdout || log.stderr;
+        log.enabled = said("logExporter").unwrap_or(asks);
     }
     if let Some(artifacts) = &mut spec.artifact_exporter {
-        artifacts.enabled = artifacts.path.is_some();
+        artifacts.enabled = said("artifactExporter").unwrap_or(artifacts.path.is_some());
     }
     if let Some(metrics) = &mut spec.metrics_exporter {
-        metrics.enabled = metrics.path.is_some() || metrics.mode.is_some();
+        let asks = metrics.path.is_some() || metrics.mode.is_some();
+        metrics.enabled = said("metricsExporter").unwrap_or(asks);
     }
     if let Some(mirror) = &mut spec.repo_mirror {
-        mirror.enabled |= !mirror.extra_repos.is_empty();
+        mirror.enabled = said("repoMirror").unwrap_or(!mirror.extra_repos.is_empty());
     }
-    Ok(spec)
 }
 
 /// A problem at a path of the spec, under the name of the option that set it.
@@ -96,6 +103,10 @@ fn faults(spec: &BuildJobSpec) -> Vec<(String, String)> {
         let problem = requirement_fault(requirement);
         faults.extend(problem.map(|problem| (format!("nodeRequirements[{index}]"), problem.to_owned())));
     }
+    if spec.workspace_sub_path_expr.as_ref().is_some_and(|path| leads_away(path)) {
+        let problem = "is a path below the volume: it does not begin with / and has no part that is ..";
+        faults.push(("workspaceSubPathExpr".to_owned(), problem.to_owned()));
+    }
     for (index, preference) in spec.node_preferences.iter().enumerate() {
         let weight = (!(1..=100).contains(&preference.weight)).then_some("a weight is 1 to 100");
         let none = preference.requirements.is_empty().then_some("needs `requirements`");
@@ -103,6 +114,11 @@ fn faults(spec: &BuildJobSpec) -> Vec<(String, String)> {
         faults.extend(problem.map(|problem| (format!("nodePreferences[{index}]"), problem.to_owned())));
     }
     faults
+}
+
+/// Whether a path leads out of the volume that it should be below.
+fn leads_away(path: &str) -> bool {
+    path.starts_with('/') || path.split('/').any(|part| part == "..")
 }
 
 fn container_fault(container: &ContainerUse, is_init: bool) -> Option<&'static str> {
@@ -151,6 +167,7 @@ pub(super) fn fill(asked: BuildJobSpec, spec: &mut BuildJobSpec) {
         resources,
         resource_class,
         workspace_volume,
+        workspace_sub_path_expr,
         timeout,
         workload,
     } = asked;
@@ -171,6 +188,7 @@ pub(super) fn fill(asked: BuildJobSpec, spec: &mut BuildJobSpec) {
     fill_one(&mut spec.resources, resources);
     fill_one(&mut spec.resource_class, resource_class);
     fill_one(&mut spec.workspace_volume, workspace_volume);
+    fill_one(&mut spec.workspace_sub_path_expr, workspace_sub_path_expr);
     fill_one(&mut spec.timeout, timeout);
     fill_one(&mut spec.workload, workload);
 }

@@ -50,6 +50,8 @@ options! {
         "BuildEnvironments, or containers, that run one after another before the job.";
     "extra_containers", Kind::Containers, "extraContainers", "postgres",
         "BuildEnvironments, or containers, that run beside the job.";
+    "log_exporter", Kind::Flag, "logExporter.enabled", "true",
+        "Whether logs are exported: standard output and error, unless other options say which. Absent, they are if other options say which, and else if the operator's configuration has it so for all.";
     "log_paths", Kind::Texts { most: 64 }, "logExporter.paths", "/var/log/app.log;/tmp/*.log",
         "Files and globs to export as logs.";
     "log_volume", Kind::Directory, "logExporter.volume", "/logs",
@@ -60,10 +62,14 @@ options! {
         "Whether the job's standard error is exported as a log.";
     "log_sinks", Kind::Texts { most: 16 }, "logExporter.sinks", "search",
         "Where logs go: names of sinks in the operator's configuration; its default if absent.";
+    "artifact_exporter", Kind::Flag, "artifactExporter.enabled", "true",
+        "Whether written files become artifacts. Absent, they do if `artifact_path` is set, and else if the operator's configuration has it so for all.";
     "artifact_path", Kind::Directory, "artifactExporter.path", "/artifacts",
-        "A directory whose files become artifacts of the job by being written.";
+        "A directory whose files become artifacts of the job by being written; the operator's configuration decides if absent.";
+    "metrics_exporter", Kind::Flag, "metricsExporter.enabled", "true",
+        "Whether metrics are exported. Absent, they are if other options say from where or how, and else if the operator's configuration has it so for all.";
     "metrics_path", Kind::Directory, "metricsExporter.path", "/metrics",
-        "A directory whose files hold metrics of the job.";
+        "A directory whose files hold metrics of the job; the operator's configuration decides if absent.";
     "metrics_mode", Kind::Choice(&["scrape", "push", "otlp"]), "metricsExporter.mode", "push",
         "How metrics leave the pod; the operator's configuration decides if absent.";
     "repo_mirror", Kind::Flag, "repoMirror.enabled", "true",
@@ -82,6 +88,8 @@ options! {
         "A resource class of the operator's configuration. It goes before the agent rule `resource_class=NAME`.";
     "workspace_volume", Kind::Object, "workspaceVolume", r#"{"emptyDir": {"medium": "Memory"}}"#,
         "The volume behind `/workspace`, as in a pod's `volumes`; its name may be left out.";
+    "workspace_sub_path_expr", Kind::Text { longest: 1024 }, "workspaceSubPathExpr", "$(BUILDKITE_PIPELINE_SLUG)",
+        "A path below that volume, with variables, that is mounted instead of its root.";
     "timeout", Kind::Duration, "timeout", "1h30m",
         "How long the job may run. The step's `timeout_in_minutes` holds besides.";
     "workload", Kind::Choice(&["Pod", "Job"]), "workload", "Job",

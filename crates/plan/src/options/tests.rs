@@ -141,14 +141,22 @@ fn lists_take_objects_too() {
     insta::assert_yaml_snapshot!(spec);
 }
 
-/// What is to be exported says that it is to be exported.
+/// What is to be exported says that it is to be exported, unless the step says it itself.
 #[rstest]
 #[case(json!({"log_stdout": false}), "logExporter", false)]
 #[case(json!({"log_sinks": ["search"]}), "logExporter", false)]
 #[case(json!({"log_volume": "/logs"}), "logExporter", true)]
 #[case(json!({"artifact_path": "/out"}), "artifactExporter", true)]
 #[case(json!({"metrics_mode": "push"}), "metricsExporter", true)]
+#[case(json!({"log_exporter": true}), "logExporter", true)]
+#[case(json!({"log_exporter": true, "log_sinks": ["search"]}), "logExporter", true)]
+#[case(json!({"log_exporter": false, "log_stdout": true}), "logExporter", false)]
+#[case(json!({"artifact_exporter": true}), "artifactExporter", true)]
+#[case(json!({"artifact_exporter": false, "artifact_path": "/out"}), "artifactExporter", false)]
+#[case(json!({"metrics_exporter": true}), "metricsExporter", true)]
+#[case(json!({"metrics_exporter": false, "metrics_mode": "push"}), "metricsExporter", false)]
 #[case(json!({"repo_mirror": false}), "repoMirror", false)]
+#[case(json!({"repo_mirror": false, "extra_repos": ["https://example.com/a.git"]}), "repoMirror", false)]
 #[case(json!({"extra_repos": ["https://example.com/a.git"]}), "repoMirror", true)]
 fn exporters_are_enabled_by_their_options(
     #[case] content: Value,
@@ -166,12 +174,41 @@ fn definition() -> Value {
     jobs["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"].clone()
 }
 
+/// Fields that are no options, and what says them instead.
+const OTHER_MEANS: &[(&str, &str)] = &[
+    ("buildkite", "the job itself, which Buildkite tells"),
+    ("source", "the build's own"),
+    ("command", "the step's `command`"),
+    ("env", "the step's `env`"),
+    ("plugins", "the step's `plugins`"),
+    ("kubernetes", "the `kubernetes` plugin"),
+];
+
+/// The paths of all fields below a schema's properties that have no fields of their own.
+fn leaves(properties: &Value, path: &str) -> Vec<String> {
+    let fields = properties.as_object().into_iter().flatten();
+    let below = |(name, schema): (&String, &Value)| match schema.get("properties") {
+        Some(inner) => leaves(inner, &format!("{path}{name}.")),
+        None => vec![format!("{path}{name}")],
+    };
+    fields.flat_map(below).collect()
+}
+
+/// Whether `path` is `field`, or a part of it.
+fn is_in(path: &str, field: &str) -> bool {
+    path.strip_prefix(field).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+}
+
 #[test]
 fn every_field_of_a_build_job_is_an_option_or_said_by_other_means() {
-    let other_means = ["buildkite", "source", "command", "env", "plugins", "kubernetes"];
-    for field in definition().as_object().expect("a spec has fields").keys() {
-        let is_option = ALL.iter().any(|option| option.field.split('.').next() == Some(field));
-        assert_ne!(is_option, other_means.contains(&field.as_str()), "{field}");
+    let leaves = leaves(&definition(), "");
+    for path in &leaves {
+        let is_option = ALL.iter().any(|option| is_in(path, option.field));
+        let other = OTHER_MEANS.iter().any(|(field, _)| is_in(path, field));
+        assert!(is_option != other, "{path} is to be an option, or to have a reason for being none");
+    }
+    for (field, reason) in OTHER_MEANS {
+        assert!(leaves.iter().any(|path| is_in(path, field)), "there is no {field}, which is {reason}");
     }
 }
 

@@ -43,8 +43,11 @@ impl Workspace {
             let problem = format!("the pod has a volume `{name}` already; choose another name");
             return Err(RenderError { path: "spec.workspaceVolume.name".to_owned(), problem });
         }
-        let expression = settings.config.workspace_sub_path_expr.clone();
-        let variables = variables(expression.as_deref().unwrap_or_default(), job)?;
+        let (expression, place) = match (&job.spec.workspace_sub_path_expr, &settings.config) {
+            (Some(own), _) => (Some(own.clone()), "spec.workspaceSubPathExpr"),
+            (None, config) => (config.workspace_sub_path_expr.clone(), "pod_config.workspaceSubPathExpr"),
+        };
+        let variables = variables(expression.as_deref().unwrap_or_default(), place, job)?;
         let mount = VolumeMount {
             name,
             mount_path: WORKSPACE.to_owned(),
@@ -125,13 +128,14 @@ fn read(volume: &serde_json::Map<String, Value>, path: &str) -> Result<Volume, R
     strict::read(&Value::Object(volume), path)
 }
 
-/// The variables in `expression`, with their values for this job. The kubelet knows only what the container itself defines.
-fn variables(expression: &str, job: &BuildJob) -> Result<Vec<EnvVar>, RenderError> {
+/// The variables in `expression`, which stands at `place`, with their values for this job. The kubelet knows only what the
+/// container itself defines.
+fn variables(expression: &str, place: &str, job: &BuildJob) -> Result<Vec<EnvVar>, RenderError> {
     let mut variables = Vec::new();
     for part in expression.split("$(").skip(1) {
         let Some((name, _)) = part.split_once(')') else { continue };
         let value = value(name, job).ok_or_else(|| RenderError {
-            path: "pod_config.workspaceSubPathExpr".to_owned(),
+            path: place.to_owned(),
             problem: format!("there is no variable `{name}`; known: {}", KNOWN.join(", ")),
         })?;
         if !variables.iter().any(|var: &EnvVar| var.name == name) {

@@ -38,10 +38,11 @@ async fn a_workspace_that_stays_serves_the_next_job() {
         let path = directory.path().display();
         world.cluster.configure("pod_config", &format!("workspaceVolume: {{hostPath: {{path: {path}}}}}\nworkspaceSubPathExpr: $(BUILDKITE_PIPELINE_SLUG)/one")).await?;
         let _operator = world.operator().await?;
-        let steps = "agents: {queue: bk-operator}\nsteps: [{command: './hello.sh; touch ../left-behind'}, wait, {command: 'ls ..; ./hello.sh'}]";
+        let steps = "agents: {queue: bk-operator}\nsteps: [{command: './hello.sh; touch ../left-behind'}, wait, {command: 'ls ..; ./hello.sh'}, \
+                     {command: 'ls ..; ./hello.sh', env: {BK_OPERATOR_WORKSPACE_SUB_PATH_EXPR: $$(BUILDKITE_PIPELINE_SLUG)/two}}]";
         let build = world.buildkite.build(&world.repository.url, steps).await?;
-        for (job, is_second) in [(build.jobs.first(), false), (build.jobs.last(), true)] {
-            let job = job.expect("the build has jobs");
+        let [first, _wait, second, apart] = &build.jobs[..] else { panic!("{build:?}") };
+        for (job, is_second) in [(first, false), (second, true), (apart, false)] {
             let ended = world.buildkite.ended(job.id).await?;
             let log = world.buildkite.log(job.id).await?;
             assert_eq!(ended.exit_status, Some(0), "{log}");
@@ -78,6 +79,27 @@ async fn containers_of_different_users_share_the_checkout() {
         let log = passes(world, &step).await?;
         for expected in ["hello from the repository", "uid=3333", "uid=4444", "first", "Author: Test"] {
             assert!(log.contains(expected), "{expected}: {log}");
+        }
+        world.cluster.no_pods().await
+    })
+    .await;
+}
+
+/// The hooks are the operator's, and run in every container of the job, also where nobody looks at its image first.
+#[tokio::test(flavor = "multi_thread")]
+async fn hooks_on_a_volume_run_in_every_job_and_images_need_not_be_checked() {
+    scenario(async |world| {
+        let hooks = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: hooks}\ndata:\n  pre-command: |\n    #!/bin/sh\n    echo the hook says $((40 + 2))\n";
+        world.cluster.kubectl(&["apply", "-f", "-"], Some(hooks))?;
+        let config = "imageCheck: none\nagentConfig: {hooksVolume: {configMap: {name: hooks, defaultMode: 493}}}";
+        world.cluster.configure("pod_config", config).await?;
+        let _operator = world.operator().await?;
+        let other = format!("- {{command: ./hello.sh, image: \"{}\"}}", world.environment.toolbox_image);
+        for step in ["- {command: ./hello.sh}", &other] {
+            let log = passes(world, step).await?;
+            for expected in ["the hook says 42", "hello from the repository"] {
+                assert!(log.contains(expected), "{step} {expected}: {log}");
+            }
         }
         world.cluster.no_pods().await
     })

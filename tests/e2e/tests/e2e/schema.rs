@@ -20,7 +20,7 @@ fn refusal(world: &World, manifest: &str) -> Result<String> {
 }
 
 /// BuildJobs that make no sense, and what is said about them.
-const BAD_JOBS: [(&str, &str); 23] = [
+const BAD_JOBS: [(&str, &str); 25] = [
     (
         "{buildkite: {jobUUID: not-a-uuid}}",
         "spec.buildkite.jobUUID: Invalid value: \"string\": jobUUID must be a UUID in lower case",
@@ -85,6 +85,11 @@ const BAD_JOBS: [(&str, &str); 23] = [
         "{command: make, workload: Deployment}",
         "spec.workload: Unsupported value: \"Deployment\": supported values: \"Pod\", \"Job\"",
     ),
+    (
+        "{command: make, workspaceSubPathExpr: /etc}",
+        "spec.workspaceSubPathExpr: Invalid value: \"string\": workspaceSubPathExpr is a path below the volume",
+    ),
+    ("{command: make, workspaceSubPathExpr: a/../..}", "workspaceSubPathExpr is a path below the volume"),
     ("{command: make, source: {branch: main}}", "spec.source.repo: Required value"),
 ];
 
@@ -118,7 +123,7 @@ const GOOD: [(&str, &str); 9] = [
     ),
     (
         "BuildJob",
-        "{command: make, kubernetes: {anything: [{goes: here}]}, workspaceVolume: {emptyDir: {medium: Memory}}}",
+        "{command: make, kubernetes: {anything: [{goes: here}]}, workspaceVolume: {emptyDir: {medium: Memory}}, workspaceSubPathExpr: a../$(BUILDKITE_JOB_ID)}",
     ),
     ("BuildJob", "{command: make, plugins: [{docker#v5: {image: a}}, {ecr#v2: null}]}"),
     ("BuildEnvironment", "{image: golang:1.25}"),

@@ -71,6 +71,8 @@ fn malformed_variables_are_named(#[case] name: &str, #[case] value: &str, #[case
 #[case(json!({"node_requirements": [{"key": "a"}]}), "node_requirements[0]: In and NotIn need `values`")]
 #[case(json!({"node_requirements": ["cores>many"]}), "node_requirements[0]: Gt and Lt need one value, a whole number")]
 #[case(json!({"node_preferences": ["500 a=b"]}), "node_preferences[0]: a weight is 1 to 100")]
+#[case(json!({"workspace_sub_path_expr": "/etc"}), "workspace_sub_path_expr: is a path below the volume")]
+#[case(json!({"workspace_sub_path_expr": "a/../../b"}), "workspace_sub_path_expr: is a path below the volume")]
 #[case(json!({"build_environment": "go", "image": "node"}), "build_environment: excludes `image`")]
 fn malformed_keys_of_the_plugin_are_named(#[case] content: Value, #[case] expected: &str) {
     let refusal = refusal(&[], &content);
@@ -148,6 +150,8 @@ fn only_options_can_be_forbidden() {
 #[case::the_nodes_files(json!({"workspace_volume": {"hostPath": {"path": "/"}}}), Some("buildkite-operator plugin: workspace_volume with `hostPath`"))]
 #[case::the_secrets_of_others(json!({"workspace_volume": {"secret": {"secretName": "s"}}}), Some("buildkite-operator plugin: workspace_volume with `secret`"))]
 #[case::memory(json!({"workspace_volume": {"emptyDir": {"medium": "Memory"}}}), None)]
+#[case::directories_of_other_jobs(json!({"workspace_sub_path_expr": "others"}), Some("buildkite-operator plugin: workspace_sub_path_expr without a `workspace_volume`"))]
+#[case::a_directory_of_its_own(json!({"workspace_sub_path_expr": "own", "workspace_volume": {"emptyDir": {}}}), None)]
 #[case::containers_of_the_steps_own(
     json!({"extra_containers": [{"name": "x", "container": {"image": "x", "securityContext": {"privileged": true}}}]}),
     Some("buildkite-operator plugin: extra_containers with a `container`")

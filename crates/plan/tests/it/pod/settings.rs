@@ -89,11 +89,40 @@ fn settings_change_pods(#[case] name: &str, #[case] yaml: &str) {
 )]
 #[case("arm64", "kubernetes: { podSpec: { nodeSelector: { kubernetes.io/arch: arm64 } } }")]
 #[case("workspace-volume", "workspaceVolume: { persistentVolumeClaim: { claimName: mine } }")]
+#[case(
+    "workspace-sub-path-expr",
+    "workspaceVolume: { persistentVolumeClaim: { claimName: mine } }, workspaceSubPathExpr: $(BUILDKITE_PIPELINE_SLUG)"
+)]
 fn steps_change_pods(#[case] name: &str, #[case] yaml: &str) {
     let plain = job(&format!("spec: {{ {BUILDKITE}, command: make }}"));
     let changed = job(&format!("spec: {{ {BUILDKITE}, command: make, {yaml} }}"));
     let settings = pod_settings();
     check(&format!("step-{name}"), yaml, &pod(&plain, &settings), &pod(&changed, &settings));
+}
+
+/// The path below the workspace's volume is the job's, then the configuration's.
+#[rstest]
+#[case::the_jobs("workspaceSubPathExpr: mine", "workspaceSubPathExpr: theirs", Some("mine"))]
+#[case::the_configurations("image: go", "workspaceSubPathExpr: theirs", Some("theirs"))]
+#[case::of_a_volume_of_the_jobs(
+    "workspaceVolume: { emptyDir: {} }",
+    "workspaceSubPathExpr: theirs",
+    Some("theirs")
+)]
+#[case::nobodys("image: go", "{}", None)]
+fn the_path_below_the_workspaces_volume(
+    #[case] spec: &str,
+    #[case] config: &str,
+    #[case] expected: Option<&str>,
+) {
+    let job = job(&format!("spec: {{ {BUILDKITE}, command: make, {spec} }}"));
+    let spec = pod(&job, &settings(config)).spec.unwrap();
+    for container in &spec.containers {
+        let mounts = container.volume_mounts.iter().flatten();
+        let paths: Vec<_> = mounts.filter(|mount| mount.mount_path == "/workspace").collect();
+        assert_eq!(paths.len(), 1, "{}", container.name);
+        assert_eq!(paths[0].sub_path_expr.as_deref(), expected, "{}", container.name);
+    }
 }
 
 #[test]
@@ -130,6 +159,11 @@ fn a_step_brings_back_the_checkout_that_the_configuration_skips() {
     "image: a",
     "workspaceSubPathExpr: $(NOBODY_KNOWS)",
     "pod_config.workspaceSubPathExpr: there is no variable `NOBODY_KNOWS`; known: BUILDKITE_JOB_ID, BUILDKITE_PIPELINE_SLUG, BUILDKITE_BUILD_NUMBER"
+)]
+#[case::unknown_variable_of_a_job(
+    "workspaceSubPathExpr: a/$(NOBODY_KNOWS)",
+    "workspaceSubPathExpr: $(BUILDKITE_JOB_ID)",
+    "spec.workspaceSubPathExpr: there is no variable `NOBODY_KNOWS`; known: BUILDKITE_JOB_ID, BUILDKITE_PIPELINE_SLUG, BUILDKITE_BUILD_NUMBER"
 )]
 fn what_cannot_be_is_refused(#[case] spec: &str, #[case] config: &str, #[case] expected: &str) {
     let job = job(&format!("spec: {{ command: make, {spec} }}"));
