@@ -101,6 +101,35 @@ fn the_configuration_counts(#[case] config: &str) {
     assert_eq!(container(&pod, "agent")["image"], "agent:7");
 }
 
+/// An operator in a cluster knows its own image; a plan without one has to show what that one makes.
+#[rstest]
+#[case::of_this_release("", &[], concat!("buildkite-operator:", env!("CARGO_PKG_VERSION")))]
+#[case::of_the_configuration("pod_config: 'operatorImage: mirror/operator:7'\n", &[], "mirror/operator:7")]
+#[case::as_told(
+    "pod_config: 'operatorImage: mirror/operator:7'\n",
+    &["--operator-image=operator:8"],
+    "operator:8"
+)]
+fn exporters_and_mirrors_are_shown(#[case] pods: &str, #[case] flags: &[&str], #[case] expected: &str) {
+    let files = Files::new();
+    let config = format!(
+        "{pods}log_exporter_config: |\n  enabled: true\n  sinks: {{ stdout: {{ stdout: {{}} }} }}\n\
+         artifact_exporter_config: 'enabled: true'\n\
+         metrics_exporter_config: '{{ enabled: true, mode: scrape }}'\n\
+         repo_syncer_config: '{ layout: nodeLocal, hostPath: /var/lib/mirrors }'\n"
+    );
+    let env = json!({ "BUILDKITE_REPO": "https://example.com/a.git" });
+    let mut command = operator();
+    command.args(["plan", "--output=json", "--job"]).arg(files.write("job", &job(&env)));
+    command.arg("--config").arg(files.write("config", &config)).args(flags);
+    let pod: Value = serde_json::from_str(&output(&mut command)).expect("it prints JSON");
+    for name in ["log-exporter", "artifact-exporter", "metrics-exporter"] {
+        assert_eq!(container(&pod, name)["image"], expected);
+    }
+    let before = pod["spec"]["initContainers"].as_array().expect("it has an init container");
+    assert!(before.iter().any(|container| container["image"] == expected), "{before:?}");
+}
+
 #[test]
 fn a_build_job_becomes_its_pod() {
     let manifest = "apiVersion: buildkite-operator.dev/v1alpha1\nkind: BuildJob\n\
@@ -127,6 +156,8 @@ fn what_the_job_would_be_failed_with_is_said(#[case] env: Value, #[case] expecte
 #[rstest]
 #[case::no_json("{", &[], "error: job is neither JSON nor YAML: ")]
 #[case::no_job("{}", &[], "error: job is neither a job of Buildkite's nor a BuildJob: missing field `id`")]
+#[case::empty("", &[], "error: job is empty")]
+#[case::pipeline("steps: [{command: make}]", &[], "error: job is a pipeline, and this is about one job: `lint` looks at pipelines")]
 #[case::unknown_field("kind: BuildJob\napiVersion: buildkite-operator.dev/v1alpha1\nmetadata: {name: a}\nspec: {command: x, imge: y}", &[], "error: job: spec.imge: there is no such field")]
 #[case::another_kind("kind: Pod", &[], "error: job holds a Pod, not a BuildJob")]
 #[case::no_config(&job(&json!({})), &[("--config", "kind: Secret")], "error: config holds a Secret, not a ConfigMap")]
