@@ -92,6 +92,9 @@ fn with_flags(args: &RunArgs, mut config: Config) -> Config {
     config.job_namespace = given(args.namespace.as_ref()).or(config.job_namespace);
     config.pods.agent_image = given(args.agent_image.as_ref()).unwrap_or(config.pods.agent_image);
     config.pods.operator_image = given(args.operator_image.as_ref()).or(config.pods.operator_image);
+    config.spawner.intake = args.intake.unwrap_or(config.spawner.intake);
+    config.spawner.graphql_endpoint =
+        given(args.graphql_endpoint.as_ref()).or(config.spawner.graphql_endpoint);
     config.spawner.endpoint = given(args.endpoint.as_ref()).or(config.spawner.endpoint);
     if let Some(queue) = given(args.queue.as_ref()) {
         config.spawner.serve_only(queue);

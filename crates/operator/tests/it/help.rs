@@ -12,20 +12,20 @@ fn the_commands() {
     Commands:
       run                Take jobs from Buildkite and run them, until told to stop
       run-job            Run one command as a BuildJob, print its log, and exit with its status
-      plan               Print the pod that a job becomes, without a cluster or as one would have it
-      lint               Find what is wrong with pipelines and manifests, without a cluster
-      migrate            Turn settings of agent-stack-k8s into values of the operator's chart
-      completion         Print what a shell needs to complete command lines
       get                List BuildJobs, BuildEnvironments or RepoMirrors
       describe           Tell all that is known about a job
       logs               Print what the containers of a job print
       cancel             End jobs before their time
       top                Show queues, phases and why jobs wait, as they are now
       doctor             Check whether an installation can work, and say what to do
+      plan               Print the pod that a job becomes, without a cluster or as one would have it
+      lint               Find what is wrong with pipelines and manifests, without a cluster
+      migrate            Turn settings of agent-stack-k8s into values of the operator's chart
+      crds               Print the custom resource definitions, for `kubectl apply -f -`
+      completion         Print what a shell needs to complete command lines
       log-exporter       Send what a job writes to the sinks of its pod, as the environment tells
       artifact-exporter  Upload the files of a job's directory as artifacts, as the environment tells
       metrics-exporter   Serve or send the metrics in a job's directory, as the environment tells
-      crds               Print the custom resource definitions, for `kubectl apply -f -`
       repo-syncer        Keep the mirrors that RepoMirrors ask for, until told to stop
       repo-mirror        Prepare a job's checkout from mirrors, and succeed in any case
       help               Print this message or the help of the given subcommand(s)
@@ -69,21 +69,25 @@ fn options_of_plan() {
     Usage: buildkite-operator plan [OPTIONS] --job <FILE>
 
     Options:
-          --job <FILE>         The job: JSON as Buildkite gives it (`{id, command, env,
-                               agent_query_rules, priority}`), or a BuildJob; `-` for standard input
-          --config <FILE>      The ConfigMap `buildkite-operator-config` [default: the operator's
-                               defaults]
-          --with <FILE>        BuildEnvironments and PodTemplates that the job refers to
-      -o, --output <OUTPUT>    How to print the pod [default: yaml] [possible values: yaml, json]
-          --cluster            Take configuration, BuildEnvironments and PodTemplates from the operator
-                               in a cluster, have its API server check the pod, and tell which nodes it
-                               fits
-      -n, --namespace <NAME>   Namespace to work in [default: the kubeconfig's] [env:
-                               BUILDKITE_JOB_NAMESPACE]
-          --kubeconfig <FILE>  Kubeconfig to use [default: $KUBECONFIG, ~/.kube/config or the pod's
-                               service account]
-          --context <NAME>     Context of the kubeconfig [default: its current one]
-      -h, --help               Print help
+          --job <FILE>              The job: JSON as Buildkite gives it (`{id, command, env,
+                                    agent_query_rules, priority}`), or a BuildJob; `-` for standard
+                                    input
+          --config <FILE>           The ConfigMap `buildkite-operator-config` [default: the operator's
+                                    defaults]
+          --with <FILE>             BuildEnvironments and PodTemplates that the job refers to
+          --operator-image <IMAGE>  The operator's own image, for containers beside the job [default:
+                                    that of the configuration, else of the operator's Deployment with
+                                    --cluster, else this program's release]
+      -o, --output <OUTPUT>         How to print the pod [default: yaml] [possible values: yaml, json]
+          --cluster                 Take configuration, BuildEnvironments and PodTemplates from the
+                                    operator in a cluster, have its API server check the pod, and tell
+                                    which nodes it fits
+      -n, --namespace <NAME>        Namespace to work in [default: the kubeconfig's] [env:
+                                    BUILDKITE_JOB_NAMESPACE]
+          --kubeconfig <FILE>       Kubeconfig to use [default: $KUBECONFIG, ~/.kube/config or the pod's
+                                    service account]
+          --context <NAME>          Context of the kubeconfig [default: its current one]
+      -h, --help                    Print help
     ");
 }
 
@@ -95,10 +99,15 @@ fn options_of_run() {
     Usage: buildkite-operator run [OPTIONS]
 
     Options:
-          --token <TOKEN>           Buildkite token: the agent token, or with `intake: graphql` the API
+          --token <TOKEN>           Buildkite token: the agent token, or with `--intake graphql` the API
                                     token [default: the one in its Secret in the job namespace]
           --agent-token <TOKEN>     Buildkite agent token, where --token is none [default: the one in
                                     its Secret in the job namespace] [env: BUILDKITE_AGENT_TOKEN]
+          --intake <WAY>            How jobs are found: queues of Buildkite clusters by the Stacks API,
+                                    or agents outside clusters by GraphQL [default: stacks] [env:
+                                    BUILDKITE_INTAKE] [possible values: stacks, graphql]
+          --graphql-endpoint <URL>  Buildkite's GraphQL API, with `--intake graphql` [default:
+                                    https://graphql.buildkite.com/v1] [env: BUILDKITE_GRAPHQL_ENDPOINT]
       -n, --namespace <NAME>        Namespace for BuildJobs and their pods [default: the operator's own]
                                     [env: BUILDKITE_JOB_NAMESPACE]
           --kubeconfig <FILE>       Kubeconfig to use [default: $KUBECONFIG, ~/.kube/config or the pod's

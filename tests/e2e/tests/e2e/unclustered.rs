@@ -67,11 +67,33 @@ steps:
     .await;
 }
 
+/// The command line of the first controller: an API token, and nothing in the configuration.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_api_token_on_the_command_line_is_enough() {
+    scenario_with(unclustered(), async |world| {
+        let flags = [
+            "--intake=graphql".to_owned(),
+            format!("--graphql-endpoint={}/v1", world.buildkite.url),
+            format!("--token={}", world.buildkite.api_token),
+        ];
+        let _operator = world.operator_given(None, flags).await?;
+        let steps = "agents: {queue: bk-operator}\nsteps: [{command: ./hello.sh}]";
+        let build = world.buildkite.build(&world.repository.url, steps).await?;
+        let ended = world.buildkite.ended(build.jobs[0].id).await?;
+        let log = world.buildkite.log(build.jobs[0].id).await?;
+        assert_eq!((ended.job_state.as_str(), ended.exit_status), ("finished", Some(0)), "{log}");
+        assert!(log.contains("hello from the repository"), "{log}");
+        assert!(!world.operator_log().contains(&world.buildkite.api_token), "it is in no log");
+        world.cluster.no_pods().await
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_takes_nothing_twice() {
     scenario_with(unclustered(), async |world| {
         configure(world, &world.buildkite.api_token).await?;
-        let mut operator = world.operator().await?;
+        let mut operator = world.process().await?;
         let steps = "agents: {queue: bk-operator}\nsteps: [{command: ./hello.sh}, {command: ./hello.sh}]";
         let build = world.buildkite.build(&world.repository.url, steps).await?;
         let name = names::build_job(&build.jobs[0].id.to_string());
