@@ -74,6 +74,8 @@ async fn serve(outbox: &Outbox, end: &CancellationToken) {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
     use crate::intake::fake::Fake;
 
@@ -97,5 +99,32 @@ mod tests {
         assert!(!outboxes[0].is_empty());
         assert_eq!(other.notified().len(), 2);
         courier.abort();
+    }
+
+    #[rstest]
+    #[case::at_once(0)]
+    #[case::although_buildkite_fails(1)]
+    #[tokio::test]
+    async fn what_is_left_is_sent_before_the_end(#[case] failures: u32) {
+        let service = Arc::new(Fake::default());
+        service.fail("notify", 503, failures);
+        let outboxes: Arc<[Outbox]> = Arc::new([Outbox::new(service.clone())]);
+        outboxes[0].put(Uuid::nil(), "it ended", Timestamp::now());
+        let end = CancellationToken::new();
+        end.cancel();
+        Courier(outboxes).run(end).await;
+        let texts: Vec<_> = service.notified().into_iter().flatten().map(|line| line.detail).collect();
+        assert_eq!(texts, ["it ended"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_service_that_hangs_does_not_keep_the_operator_from_stopping() {
+        let service = Arc::new(Fake::default());
+        service.hang();
+        let outboxes: Arc<[Outbox]> = Arc::new([Outbox::new(service)]);
+        outboxes[0].put(Uuid::nil(), "it ended", Timestamp::now());
+        let end = CancellationToken::new();
+        end.cancel();
+        timeout(FAREWELL * 2, Courier(outboxes).run(end)).await.unwrap();
     }
 }

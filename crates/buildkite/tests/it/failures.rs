@@ -63,6 +63,17 @@ async fn a_server_that_is_not_there_is_named_once() {
     assert!(!source.contains(&free), "{source}");
 }
 
+/// RFC 2606 keeps the name for nobody.
+#[tokio::test]
+async fn a_name_that_nobody_knows_is_said_and_may_be_known_later() {
+    let client = StacksClient::new("http://nowhere.invalid", TOKEN.into(), "test").unwrap();
+    let error = list(&client).await;
+    assert!(matches!(error, Error::Transport { .. }) && error.is_retryable() && !error.is_settled());
+    assert_eq!(error.to_string(), "cannot list scheduled jobs at http://nowhere.invalid");
+    let text = in_full(&error);
+    assert!(text.contains("dns error") && !text.contains(TOKEN), "{text}");
+}
+
 #[rstest]
 #[case::refused(ResponseTemplate::new(401).set_body_string(r#"{"message": "invalid token"}"#))]
 #[case::not_understood(ResponseTemplate::new(200).set_body_string("?"))]
