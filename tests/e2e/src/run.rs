@@ -100,6 +100,20 @@ impl Run<'_> {
         self.world.buildkite.log_with(self.id, text).await
     }
 
+    /// Cancels the job in Buildkite, waits until nothing of it is left, and returns how long it took to delete that.
+    pub async fn cancel(&self) -> Result<SignedDuration> {
+        let cancelled = Timestamp::now();
+        self.world.buildkite.cancel(self.id).await?;
+        eventually("the BuildJob is gone", async || {
+            Ok(self.world.cluster.build_job(&self.name).await?.is_none().then_some(()))
+        })
+        .await?;
+        self.world.cluster.no_pods().await?;
+        let calls = self.world.api_calls(cancelled)?;
+        let last = calls.iter().filter(|call| call.verb == "delete").map(|call| call.at).max();
+        Ok(last.context("nothing was deleted")?.duration_since(cancelled))
+    }
+
     /// Waits until the job is over for the operator and no pod is left.
     pub async fn end(self) -> Result<Ending> {
         let status = self.status("over", |status| status.phase.is_terminal()).await?;
