@@ -20,6 +20,8 @@ PAGES = {
 }
 # What a browser fetches by itself from another host.
 FOREIGN = re.compile(r"""<(?:script|link|img|iframe)\b[^>]*\b(?:src|href)=["']?(?:https?:)?//[^"'\s>]*""")
+# The name of a field or setting, at the beginning of a row.
+NAME = re.compile(r"<tr>\s*<td><code>([^<]*)</code>")
 LINK = re.compile(r"\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
@@ -62,6 +64,11 @@ def on_page_markdown(markdown, page, config, files):
         return f"[{words}]({relative}{'#' + anchor if anchor else ''})"
 
     return LINK.sub(turn, markdown)
+
+
+def on_page_content(html, page, config, files):
+    """Lets the path of a field break after its dots, so that its row leaves room for what it means."""
+    return NAME.sub(lambda match: match[0].replace(".", ".<wbr>"), html)
 
 
 def on_post_page(output, page, config):
