@@ -116,7 +116,7 @@ fn exporters_and_mirrors_are_shown(#[case] pods: &str, #[case] flags: &[&str], #
         "{pods}log_exporter_config: |\n  enabled: true\n  sinks: {{ stdout: {{ stdout: {{}} }} }}\n\
          artifact_exporter_config: 'enabled: true'\n\
          metrics_exporter_config: '{{ enabled: true, mode: scrape }}'\n\
-         repo_syncer_config: '{ layout: nodeLocal, hostPath: /var/lib/mirrors }'\n"
+         repo_syncer_config: '{{ layout: nodeLocal, hostPath: /var/lib/mirrors }}'\n"
     );
     let env = json!({ "BUILDKITE_REPO": "https://example.com/a.git" });
     let mut command = operator();
