@@ -1,6 +1,7 @@
 //! The pure core, proven: rendered pods, decisions, and a simulated world in which both meet faults.
 
 mod admission;
+mod completeness;
 mod decide;
 #[path = "../simulator/decisions.rs"]
 mod decisions;

@@ -11,11 +11,11 @@ use bk_plan::{
 use jiff::SignedDuration;
 use k8s_openapi::api::{
     batch::v1::{Job, JobCondition, JobStatus},
-    core::v1::Pod,
+    core::v1::{Pod, PodTemplateSpec},
 };
 use rstest::rstest;
 
-use super::scene::{Scene, batch_job, buildkite, ended, pending, pod, running, standalone, time};
+use super::scene::{Scene, batch_job, buildkite, ended, pending, pod, running, scene, standalone, time};
 
 fn suspended() -> BatchFacts {
     BatchFacts { is_suspended: true, ..batch_job() }
@@ -216,4 +216,23 @@ fn facts_of_a_job() {
         facts.failed.as_deref(),
         Some("DeadlineExceeded: Job was active longer than specified deadline")
     );
+}
+
+/// The Job around a pod, without its template, which is the pod itself.
+#[rstest]
+#[case("workload", "workload: Job")]
+#[case("timeout", "workload: Job, timeout: 1h30m")]
+#[case("job-active-deadline-seconds", "workload: Job, kubernetes: { jobActiveDeadlineSeconds: 600 }")]
+fn a_job_around_a_pod(#[case] name: &str, #[case] written: &str) {
+    let decision = scene(&format!("spec: {{ command: make, {written} }}")).decision();
+    let made = decision.actions.into_iter().find_map(|action| match action {
+        Action::CreateBatchJob(job) => Some(*job),
+        _ => None,
+    });
+    let mut spec = made.and_then(|job| job.spec).expect("a Job is made");
+    spec.template = PodTemplateSpec::default();
+    insta::with_settings!({ description => written, omit_expression => true, prepend_module_to_snapshot => false,
+        snapshot_path => "snapshots" }, {
+        insta::assert_yaml_snapshot!(format!("batch-{name}"), spec);
+    });
 }

@@ -65,6 +65,7 @@ postgres: { image: postgres:18, command: [postgres] }
     "workspace-volume",
     "workspaceVolume: { ephemeral: { volumeClaimTemplate: { spec: { accessModes: [ReadWriteOnce], resources: { requests: { storage: 10Gi } } } } } }"
 )]
+#[case("workspace-sub-path-expr", "workspaceSubPathExpr: builds/$(BUILDKITE_PIPELINE_SLUG)")]
 fn a_build_jobs(#[case] name: &str, #[case] field: &str) {
     let found = surroundings(ENVIRONMENTS);
     let without = job("spec: { command: make }");
@@ -103,6 +104,17 @@ fn a_primary_environments(#[case] name: &str, #[case] field: &str) {
         ))
     };
     let job = job("spec: { command: make, environment: go }");
+    let difference = difference::between(&pod(&job, &found("")), &pod(&job, &found(field)));
+    check(&format!("environment-{name}"), field, &difference);
+}
+
+/// What an environment runs, where the job has no command for it.
+#[rstest]
+#[case("command", "command: [go, vet]")]
+#[case("args", "args: [-v, ./...]")]
+fn an_environments_beside_a_job(#[case] name: &str, #[case] field: &str) {
+    let found = |field: &str| surroundings(&format!("go:\n  image: golang:1.25\n  {field}\n"));
+    let job = job("spec: { command: make, extraContainers: [{ environment: go }] }");
     let difference = difference::between(&pod(&job, &found("")), &pod(&job, &found(field)));
     check(&format!("environment-{name}"), field, &difference);
 }

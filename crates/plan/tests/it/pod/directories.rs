@@ -61,10 +61,12 @@ fn document<T: DeserializeOwned>(pod: &Pod, name: &str) -> T {
 /// What each wish changes, for a job in an image of its own.
 #[rstest]
 #[case("artifacts", "artifactExporter: { enabled: true }")]
+#[case("artifacts-of-a-directory", "artifactExporter: { enabled: true, path: /out }")]
 #[case("metrics-scraped", "metricsExporter: { enabled: true }")]
 #[case("metrics-pushed", "metricsExporter: { enabled: true, mode: push, path: /var/prom }")]
+#[case("metrics-by-otlp", "metricsExporter: { enabled: true, mode: otlp }")]
 fn what_a_wish_changes(#[case] name: &str, #[case] wish: &str) {
-    let settings = settings("", "");
+    let settings = settings("", "otlp: {url: 'http://collector:4318', secret: collector}");
     let (without, with) =
         (pod(&with("artifactExporter: { enabled: false }"), &settings), pod(&with(wish), &settings));
     insta::with_settings!({ description => wish, omit_expression => true, prepend_module_to_snapshot => false,

@@ -59,11 +59,13 @@ fn document(pod: &Pod) -> LogExporterDocument {
 #[rstest]
 #[case("output", "enabled: true")]
 #[case("errors-to-two-sinks", "enabled: true, stderr: true, sinks: [loki, archive]")]
+#[case("standard-output", "enabled: true, stdout: true")]
 #[case("files", "enabled: true, paths: ['out/*.log', /workspace/a.log], volume: /var/log/job")]
 fn what_a_wish_changes(#[case] name: &str, #[case] wish: &str) {
     let without = pod(&job_with("enabled: false"), &settings(""));
     let with = pod(&job_with(wish), &settings(""));
-    insta::with_settings!({ description => wish, omit_expression => true, prepend_module_to_snapshot => false,
+    let written = format!("logExporter: {{ {wish} }}");
+    insta::with_settings!({ description => written, omit_expression => true, prepend_module_to_snapshot => false,
         snapshot_path => "snapshots" }, {
         insta::assert_snapshot!(format!("log-exporter-{name}"), difference::between(&without, &with));
     });
@@ -121,6 +123,14 @@ fn what_the_exporter_is_told() {
     );
     assert_eq!(document.sinks[0].directory.as_deref(), Some("/etc/buildkite-operator/sinks/search"));
     assert_eq!((document.drain_seconds, document.grace_seconds), (30, 60));
+}
+
+#[test]
+fn a_sink_that_is_named_twice_is_one_sink() {
+    let wish = "enabled: true, sinks: [search, loki, search, loki, loki]";
+    let document = document(&pod(&job_with(wish), &settings("")));
+    let names: Vec<_> = document.sinks.iter().map(|sink| sink.name.as_str()).collect();
+    assert_eq!(names, ["search", "loki"], "in the order in which they are named first");
 }
 
 #[test]
