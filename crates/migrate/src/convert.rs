@@ -1,5 +1,7 @@
 //! Values that are written differently here. Each says what is wrong with a value that it cannot use.
 
+use std::net::SocketAddr;
+
 use serde_json::{Value, json};
 
 /// How a value is translated.
@@ -39,6 +41,19 @@ pub(crate) fn max_in_flight(value: &Value) -> Result<Value, String> {
         Some(limit) => Ok(json!(limit)),
         None => Err(format!("{value} is not a number of jobs")),
     }
+}
+
+/// Where to listen, as Go has it: `localhost:6060`, or `:6060` for everywhere.
+pub(crate) fn listen(value: &Value) -> Result<Value, String> {
+    let problem = || format!("{value} is not an address such as localhost:6060");
+    let (host, port) = value.as_str().and_then(|text| text.rsplit_once(':')).ok_or_else(problem)?;
+    let host = match host {
+        "" => "0.0.0.0",
+        "localhost" => "127.0.0.1",
+        host => host,
+    };
+    let address: SocketAddr = format!("{host}:{port}").parse().map_err(|_| problem())?;
+    Ok(json!(address))
 }
 
 /// `logfmt` or `json`.

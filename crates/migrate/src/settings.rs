@@ -131,7 +131,10 @@ pub(crate) const SETTINGS: &[(&str, Rule)] = &[
         Keep("config.pod_config.allowUnsafeCommandPatches", same, None),
     ),
     ("prometheus-port", NotNeeded("metrics are on the port `metrics`, 8080, of the operator's pods")),
-    ("profiler-address", NotSupported("leave it out")),
+    (
+        "profiler-address",
+        Keep("profiling.listen", convert::listen, Some("/debug/pprof/profile alone, as folded stacks")),
+    ),
     ("graphql-endpoint", NotNeeded("it was for the controller's own tests")),
     ("buildkite-token", NotNeeded("it was for the controller's own tests")),
     ("integration-test-buildkite-token", NotNeeded("it was for the controller's own tests")),

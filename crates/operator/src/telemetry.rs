@@ -4,6 +4,7 @@ mod announcer;
 mod health;
 mod measured;
 mod metrics;
+mod profile;
 mod server;
 mod traces;
 
@@ -12,6 +13,7 @@ pub use health::Health;
 pub(crate) use measured::measured;
 pub(crate) use metrics::{Calls, Places, calls::UNANSWERED};
 pub use metrics::{Form, Metrics};
+pub use profile::serve_profiles;
 pub use server::{bind, serve};
 pub use traces::{TraceArgs, Traces, channel};
 

@@ -82,6 +82,11 @@ pub struct RunArgs {
     #[arg(long, env = "BUILDKITE_LISTEN", hide_env_values = true, value_name = "ADDRESS")]
     pub listen: Option<SocketAddr>,
 
+    /// Where to answer requests for profiles of the operator itself, such as 127.0.0.1:6060
+    /// [default: nowhere]
+    #[arg(long, env = "BUILDKITE_PROFILE_LISTEN", hide_env_values = true, value_name = "ADDR")]
+    pub profile_listen: Option<SocketAddr>,
+
     /// Deployment that this operator is of, so that only its last replica deregisters the queues
     #[arg(long, env = "BUILDKITE_OPERATOR_DEPLOYMENT", hide_env_values = true, value_name = "NAME")]
     pub deployment: Option<String>,
@@ -139,6 +144,9 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
         let end = shutdown.clone().cancelled_owned();
         tokio::spawn(telemetry::serve(listener, metrics.clone(), health.clone(), end))
     });
+    if let Some(listener) = telemetry::bind(args.profile_listen, "--profile-listen").await? {
+        tokio::spawn(telemetry::serve_profiles(listener, shutdown.clone().cancelled_owned()));
+    }
     let preparing = async {
         let cluster = Cluster::connect(args.kubeconfig.as_deref()).await?;
         let cluster = telemetry::measured(&cluster, &metrics.calls);

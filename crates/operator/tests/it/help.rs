@@ -127,6 +127,8 @@ fn options_of_run() {
                                     this program] [env: BUILDKITE_SHIM]
           --listen <ADDRESS>        Where to answer requests for /metrics, /healthz and /readyz, such as
                                     127.0.0.1:8080 [default: nowhere] [env: BUILDKITE_LISTEN]
+          --profile-listen <ADDR>   Where to answer requests for profiles of the operator itself, such
+                                    as 127.0.0.1:6060 [default: nowhere] [env: BUILDKITE_PROFILE_LISTEN]
           --deployment <NAME>       Deployment that this operator is of, so that only its last replica
                                     deregisters the queues [env: BUILDKITE_OPERATOR_DEPLOYMENT]
           --lease <NAME>            Lease that says which of several replicas works; the others stand by
