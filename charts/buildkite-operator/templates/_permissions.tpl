@@ -71,7 +71,7 @@
 - apiGroups: [""]
   resources: [secrets]
   resourceNames: [{{ include "buildkite-operator.webhook.fullname" . }}]
-  verbs: [get, list, watch, update]
+  verbs: [list, watch, update]
 {{- end }}
 
 {{- define "buildkite-operator.rules.webhook.jobs" -}}
@@ -100,9 +100,38 @@
 - apiGroups: [node.k8s.io]
   resources: [runtimeclasses]
   verbs: [get]
+{{- end }}
+
+{{- define "buildkite-operator.rules.webhook.configurations" -}}
 # Its own webhooks, which are to trust its certificate.
 - apiGroups: [admissionregistration.k8s.io]
   resources: [validatingwebhookconfigurations, mutatingwebhookconfigurations]
   resourceNames: [{{ include "buildkite-operator.webhook.fullname" . }}]
+  verbs: [list, watch, patch]
+{{- end }}
+
+{{- define "buildkite-operator.rules.syncer.own" -}}
+# Its configuration.
+- apiGroups: [""]
+  resources: [configmaps]
+  resourceNames: [buildkite-operator-config]
+  verbs: [get, list, watch]
+{{- end }}
+
+{{- define "buildkite-operator.rules.syncer.jobs" -}}
+# It passes on requests to fetch at once, as an annotation.
+- apiGroups: [buildkite-operator.dev]
+  resources: [repomirrors]
   verbs: [get, list, watch, patch]
+- apiGroups: [buildkite-operator.dev]
+  resources: [repomirrors/status]
+  verbs: [patch]
+{{- end }}
+
+{{- define "buildkite-operator.rules.syncer.secrets" -}}
+# Those that RepoMirrors and the endpoint name.
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [{{ join ", " .Values.repoSyncer.secrets }}]
+  verbs: [get]
 {{- end }}

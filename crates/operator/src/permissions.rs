@@ -1,4 +1,4 @@
-//! What the operator may do in the cluster: the one place that says so. The chart, and with it the plain manifests, are
+//! What the operator and the syncer of mirrors may do in the cluster: the one place that says so. The chart, and with it the plain manifests, are
 //! written from here.
 
 /// A rule of a Role, and what it is for.
@@ -27,12 +27,12 @@ pub struct Names {
     pub deployment: String,
 }
 
+const OWN: &str = "buildkite-operator.dev";
 const COORDINATION: &str = "coordination.k8s.io";
 const READ: &[&str] = &["get", "list", "watch"];
 
 /// What the operator may do in the job namespace.
 pub fn in_job_namespace(names: &Names) -> Vec<Permission> {
-    const OWN: &str = "buildkite-operator.dev";
     let all = |why, group, resources, verbs| Permission { why, group, resources, names: Vec::new(), verbs };
     vec![
         all("", OWN, &["buildjobs"], &["get", "list", "watch", "create", "delete"]),
@@ -109,7 +109,7 @@ pub fn webhooks_in_own_namespace(webhook: &str) -> Vec<Permission> {
         group: "",
         resources: &["secrets"],
         names: vec![webhook.to_owned()],
-        verbs: &["get", "list", "watch", "update"],
+        verbs: &["list", "watch", "update"],
     }]
 }
 
@@ -136,20 +136,59 @@ pub fn secrets_in_job_namespace() -> Vec<Permission> {
 }
 
 /// What it may do in the cluster, then.
-pub fn webhooks_in_cluster(webhook: &str) -> Vec<Permission> {
+pub fn webhooks_in_cluster() -> Vec<Permission> {
     let all = |why, group, resources, verbs| Permission { why, group, resources, names: Vec::new(), verbs };
     vec![
         all("Whether any node can run a job.", "", &["nodes"], &["list", "watch"]),
         all("Whether there is what BuildJobs refer to.", "scheduling.k8s.io", &["priorityclasses"], &["get"]),
         all("", "node.k8s.io", &["runtimeclasses"], &["get"]),
-        Permission {
-            why: "Its own webhooks, which are to trust its certificate.",
-            group: "admissionregistration.k8s.io",
-            resources: &["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
-            names: vec![webhook.to_owned()],
-            verbs: &["get", "list", "watch", "patch"],
-        },
     ]
+}
+
+/// What it may do in the cluster, too, if it makes the certificate itself.
+pub fn webhook_configurations(webhook: &str) -> Vec<Permission> {
+    vec![Permission {
+        why: "Its own webhooks, which are to trust its certificate.",
+        group: "admissionregistration.k8s.io",
+        resources: &["validatingwebhookconfigurations", "mutatingwebhookconfigurations"],
+        names: vec![webhook.to_owned()],
+        verbs: &["list", "watch", "patch"],
+    }]
+}
+
+/// What the syncer of mirrors may do in the job namespace.
+pub fn syncer_in_job_namespace() -> Vec<Permission> {
+    let all = |why, resources, verbs| Permission { why, group: OWN, resources, names: Vec::new(), verbs };
+    vec![
+        all(
+            "It passes on requests to fetch at once, as an annotation.",
+            &["repomirrors"],
+            &["get", "list", "watch", "patch"],
+        ),
+        all("", &["repomirrors/status"], &["patch"]),
+    ]
+}
+
+/// Which Secrets it may read there.
+pub fn syncer_secrets(names: Vec<String>) -> Vec<Permission> {
+    vec![Permission {
+        why: "Those that RepoMirrors and the endpoint name.",
+        group: "",
+        resources: &["secrets"],
+        names,
+        verbs: &["get"],
+    }]
+}
+
+/// What it may do in the operator's namespace.
+pub fn syncer_in_own_namespace() -> Vec<Permission> {
+    vec![Permission {
+        why: "Its configuration.",
+        group: "",
+        resources: &["configmaps"],
+        names: vec![bk_api::config::CONFIG_MAP.to_owned()],
+        verbs: READ,
+    }]
 }
 
 /// The rules as YAML, one after the other.

@@ -35,8 +35,11 @@ use crate::{
     settings::{self, Cluster},
 };
 
-/// How often to look at the clock, and at files. Nothing is asked of anybody.
+/// How often to look at the clock. Nothing is asked of anybody.
 const LOOK: Duration = Duration::from_secs(30);
+
+/// How often to look at files. The kubelet replaces them with a delay of its own.
+const LOOK_AT_FILES: Duration = Duration::from_secs(5);
 
 /// Keeps the certificate that is served up to date.
 pub(super) struct Keeper {
@@ -123,7 +126,7 @@ impl Keeper {
                     tracing::warn!(directory = %directory.display(), %error, "cannot read the webhooks' certificate");
                 }
             }
-            tokio::time::sleep(LOOK).await;
+            tokio::time::sleep(LOOK_AT_FILES).await;
         }
     }
 

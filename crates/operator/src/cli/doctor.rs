@@ -2,9 +2,11 @@
 //!
 //! - [`checks`]: what was read → what to say about it
 //! - [`finding`]: what a check has found
+//! - [`webhook`]: whether the API server asks the operator, and would believe it
 
 mod checks;
 mod finding;
+mod webhook;
 
 use std::{io::Write, time::Duration};
 
@@ -27,7 +29,10 @@ use kube::{
     api::{ListParams, PostParams},
 };
 
-use self::finding::{Finding, Grade};
+use self::{
+    finding::{Finding, Grade},
+    webhook::Webhook,
+};
 use super::{
     connection::{ClusterArgs, Connection, failed},
     installation::{Installation, variable},
@@ -80,8 +85,11 @@ async fn examine(client: &Client, namespace: &str) -> Result<Vec<Finding>> {
         checks::configuration(&installation),
         checks::deployment(&installation),
     ];
+    findings.extend(checks::version(&installation));
     findings.extend(leader(client, &installation).await);
     findings.push(Box::pin(may_do(client, &installation)).await);
+    findings.extend(Box::pin(webhook::examine(client, &installation)).await);
+    findings.extend(checks::unheeded(&installation));
     let shim = installation.shim(client).await.map_err(|error| error.to_string());
     findings.push(checks::shim(shim, installation.job_namespace()));
     if let Ok(config) = &installation.config {
@@ -119,6 +127,9 @@ async fn may_do(client: &Client, installation: &Installation) -> Finding {
     };
     let mut asked = checks::attributes(&permissions::in_job_namespace(&names), installation.job_namespace());
     asked.extend(checks::attributes(&permissions::in_own_namespace(&names), &installation.namespace));
+    if let Some(webhook) = deployment.and_then(Webhook::of) {
+        asked.extend(checks::of_webhooks(&webhook, installation));
+    }
     let user = format!("system:serviceaccount:{}:{account}", installation.namespace);
     let answers: Vec<Result<bool, kube::Error>> = stream::iter(&asked)
         .map(|attributes| is_allowed(client, &user, &installation.namespace, attributes))

@@ -91,3 +91,18 @@ pub(super) fn variable(deployment: &Deployment, name: &str) -> Option<String> {
     let Container { env, .. } = deployment::container(deployment)?;
     env.iter().flatten().find(|variable| variable.name == name)?.value.clone()
 }
+
+/// The value of a flag of the operator's container, given as an argument or by its variable.
+pub(super) fn flag(deployment: &Deployment, name: &str) -> Option<String> {
+    let Container { args, .. } = deployment::container(deployment)?;
+    let mut words = args.iter().flatten();
+    while let Some(word) = words.next() {
+        match word.strip_prefix(name).map(|rest| rest.strip_prefix('=')) {
+            Some(Some(value)) => return Some(value.to_owned()),
+            Some(None) if word == name => return words.next().cloned(),
+            _ => {}
+        }
+    }
+    let name = name.trim_start_matches("--").replace('-', "_").to_uppercase();
+    variable(deployment, &format!("BUILDKITE_{name}"))
+}

@@ -30,16 +30,21 @@ fn rules() -> String {
     let own = permissions::rules(&permissions::in_own_namespace(&names));
     let jobs = permissions::rules(&permissions::in_job_namespace(&names));
     let webhook = include("webhook.fullname");
-    let webhooks = [
+    let secrets = "{{ join \", \" .Values.repoSyncer.secrets }}";
+    let others = [
         ("webhook.own", permissions::webhooks_in_own_namespace(&webhook)),
         ("webhook.jobs", permissions::webhooks_in_job_namespace()),
         ("webhook.secrets", permissions::secrets_in_job_namespace()),
-        ("webhook.cluster", permissions::webhooks_in_cluster(&webhook)),
+        ("webhook.cluster", permissions::webhooks_in_cluster()),
+        ("webhook.configurations", permissions::webhook_configurations(&webhook)),
+        ("syncer.own", permissions::syncer_in_own_namespace()),
+        ("syncer.jobs", permissions::syncer_in_job_namespace()),
+        ("syncer.secrets", permissions::syncer_secrets(vec![secrets.to_owned()])),
     ]
     .map(|(name, rules)| define(name, &permissions::rules(&rules)))
     .join("\n");
     let source = "{{- /* Written from crates/operator/src/permissions.rs. */ -}}\n";
-    format!("{source}{}\n{}\n{webhooks}", define("own", &own), define("jobs", &jobs))
+    format!("{source}{}\n{}\n{others}", define("own", &own), define("jobs", &jobs))
 }
 
 /// The schema of the values, with the parts that come from types as these are now.

@@ -15,11 +15,11 @@ use k8s_openapi::{
 };
 use kube::ResourceExt;
 
-use super::finding::Finding;
+use super::{finding::Finding, webhook::Webhook};
 use crate::{
-    VERSION,
+    VERSION, admission,
     cli::{elapsed, installation::Installation},
-    permissions::Permission,
+    permissions::{self, Permission},
     settings::deployment::image,
 };
 
@@ -126,6 +126,34 @@ pub(super) fn deployment(installation: &Installation) -> Finding {
     }
 }
 
+/// Whether the operator is of this program's version, as far as its image tells. What this program says of an installation holds for its
+/// own version.
+pub(super) fn version(installation: &Installation) -> Option<Finding> {
+    let deployment = installation.deployment()?;
+    let image = image(deployment)?;
+    let tag = image.split('@').next()?.rsplit('/').next()?.split_once(':').map(|(_, tag)| tag);
+    let is_version = |tag: &&str| tag.trim_start_matches('v').starts_with(|c: char| c.is_ascii_digit());
+    let label = deployment.labels().get("app.kubernetes.io/version").map(String::as_str);
+    let installed = tag.filter(is_version).or(label)?.trim_start_matches('v');
+    Some(if installed == VERSION {
+        Finding::ok("version", VERSION)
+    } else {
+        Finding::warn(
+            "version",
+            format!("the operator is {installed}, and this program {VERSION}"),
+            "use the program of the operator's version, or upgrade the chart",
+        )
+    })
+}
+
+/// What is configured, and nobody does.
+pub(super) fn unheeded(installation: &Installation) -> Option<Finding> {
+    let config = installation.config.as_ref().ok()?;
+    let listens = Webhook::of(installation.deployment()?).is_some();
+    let (problem, cure) = admission::unheeded(&config.validation, listens)?.split_once("; ")?;
+    Some(Finding::warn("webhook", problem, cure))
+}
+
 /// The Lease that says which replica works.
 pub(super) fn leader(lease: Option<&Lease>, name: &str, now: Timestamp) -> Finding {
     let check = "leader";
@@ -197,6 +225,18 @@ pub(super) fn attributes(permissions: &[Permission], namespace: &str) -> Vec<Res
     all
 }
 
+/// What the operator may do if it answers webhooks, besides. Whether it is to look for Secrets is not known here.
+pub(super) fn of_webhooks(webhook: &Webhook, installation: &Installation) -> Vec<ResourceAttributes> {
+    let Webhook { name, is_own } = webhook;
+    let mut all = attributes(&permissions::webhooks_in_job_namespace(), installation.job_namespace());
+    all.extend(attributes(&permissions::webhooks_in_cluster(), ""));
+    if *is_own {
+        all.extend(attributes(&permissions::webhooks_in_own_namespace(name), &installation.namespace));
+        all.extend(attributes(&permissions::webhook_configurations(name), ""));
+    }
+    all
+}
+
 /// Which of them the operator's account has.
 pub(super) fn permissions(user: &str, asked: usize, denied: &[ResourceAttributes]) -> Finding {
     let check = "permissions";
@@ -212,7 +252,7 @@ pub(super) fn permissions(user: &str, asked: usize, denied: &[ResourceAttributes
         };
         let resource = part(&one.resource, "");
         let (below, name) = (part(&one.subresource, "/"), part(&one.name, " "));
-        format!("{} {resource}{below}{name} in {}", part(&one.verb, ""), part(&one.namespace, ""))
+        format!("{} {resource}{below}{name}{}", part(&one.verb, ""), part(&one.namespace, " in "))
     };
     let denied: Vec<String> = denied.iter().map(words).collect();
     Finding::fail(
