@@ -4,6 +4,7 @@
 //! - [`http`]: the only constructor of HTTP clients
 //! - [`credentials`]: how requests to servers outside are authenticated
 //! - [`exporting`]: what exporters of a job pod ask of the system
+//! - [`exposition`]: pages of metrics in the form that a reader asks for
 //! - [`jitter`]: what keeps those who failed together from coming back together
 //! - [`shutdown`]: one token that ends everything on SIGTERM or SIGINT
 //! - [`report`]: an error with its causes on one line
@@ -11,6 +12,7 @@
 
 pub mod credentials;
 pub mod exporting;
+pub mod exposition;
 pub mod http;
 pub mod jitter;
 pub mod logging;
