@@ -1,7 +1,7 @@
 //! How a controller is started, and its process.
 
 use std::fs::{self, File};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use bk_e2e::buildkite::QUEUE;
 use jiff::Timestamp;
+use uuid::Uuid;
 
 use super::{Part, stage::Stage};
 use crate::process;
@@ -48,6 +49,11 @@ impl Command {
         self.name.is_none()
     }
 
+    /// The same with another flag.
+    pub(super) fn with(&self, flag: &str) -> Self {
+        Self { name: self.name.clone(), line: format!("{} {flag}", self.line) }
+    }
+
     /// What stands above its figures.
     pub(crate) fn title(&self, part: Part) -> String {
         let of = self.name.as_ref().map(|name| format!(" of {name}")).unwrap_or_default();
@@ -66,7 +72,7 @@ impl Command {
             let args = ["create", "clusterrolebinding", &binding, "--clusterrole=cluster-admin", &user];
             world.cluster.kubectl(&args, None)?;
         }
-        let log = world.directory().join("controller.log");
+        let log = world.directory().join(format!("controller-{}.log", Uuid::new_v4()));
         let file = File::create(&log)?;
         let started = Timestamp::now();
         let child = std::process::Command::new("sh")
@@ -117,6 +123,11 @@ impl Controller {
         let ended = self.child.try_wait()?;
         ensure!(ended.is_none(), "the controller has ended: {}", self.last_words());
         Ok(())
+    }
+
+    /// Where its log is.
+    pub(super) fn log(&self) -> &Path {
+        &self.log
     }
 
     /// The end of its log.
