@@ -1,13 +1,21 @@
 //! How exporters authenticate to servers outside: with the files of a mounted Secret.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, io, path::PathBuf, time::Duration};
 
 use reqwest::RequestBuilder;
 
 /// What is wrong with credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// The authorities that sign the server's certificate are not readable.
+    /// The authorities that sign the server's certificate cannot be read.
+    #[error("cannot read {path}")]
+    Unreadable {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        source: io::Error,
+    },
+    /// The authorities that sign the server's certificate are none.
     #[error("cannot use the certificates in {path}")]
     Authorities {
         /// The file.
@@ -33,13 +41,17 @@ impl Credentials {
         Self { directory }
     }
 
-    /// A client that trusts the authorities in `ca.crt`, or those of the system if there is no such file.
+    /// A client that trusts the authorities in `ca.crt`, or those of the system if there is no such file. It follows no redirection.
     pub fn client(&self, user_agent: &str, timeout: Duration) -> Result<reqwest::Client, CredentialsError> {
-        let authorities = self.directory.as_ref().map(|directory| directory.join("ca.crt"));
-        match authorities.and_then(|path| Some((fs::read(&path).ok()?, path))) {
-            None => Ok(crate::http::client(user_agent, timeout)?),
-            Some((pem, path)) => crate::http::client_of_authorities(user_agent, timeout, &pem)
-                .map_err(|source| CredentialsError::Authorities { path, source }),
+        let client = |authorities| crate::http::direct_client(user_agent, timeout, authorities);
+        let Some(path) = self.directory.as_ref().map(|directory| directory.join("ca.crt")) else {
+            return Ok(client(None)?);
+        };
+        match fs::read(&path) {
+            Ok(pem) => client(Some(&pem)).map_err(|source| CredentialsError::Authorities { path, source }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(client(None)?),
+            // Whoever names authorities does not mean all others.
+            Err(source) => Err(CredentialsError::Unreadable { path, source }),
         }
     }
 

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use reqwest::{header::LOCATION, redirect::Policy};
+
 /// Installs *ring* as the process's crypto provider. Calling it again does nothing.
 ///
 /// Without a provider the first TLS client panics, and which client is first depends on the order of
@@ -19,17 +21,28 @@ pub fn client(user_agent: &str, timeout: Duration) -> Result<reqwest::Client, re
     builder(user_agent, timeout).build()
 }
 
-/// The same, for a server whose certificate is signed by one of the authorities in `pem` and no other.
+/// A client for those who hand over what must not get lost. It follows no redirection: a POST that is redirected becomes a GET without a
+/// body, whose success would say nothing, and credentials are for the server that was named. If there are `authorities`, in PEM, the server's
+/// certificate is signed by one of them and no other.
 ///
 /// # Errors
-/// When there is no certificate in `pem`, or one that cannot be read.
-pub fn client_of_authorities(
+/// When there is no certificate in `authorities`, or one that cannot be read; when the system's trust store cannot be read.
+pub fn direct_client(
     user_agent: &str,
     timeout: Duration,
-    pem: &[u8],
+    authorities: Option<&[u8]>,
 ) -> Result<reqwest::Client, reqwest::Error> {
-    let authorities = reqwest::Certificate::from_pem_bundle(pem)?;
-    builder(user_agent, timeout).tls_certs_only(authorities).build()
+    let mut builder = builder(user_agent, timeout).redirect(Policy::none());
+    if let Some(pem) = authorities {
+        builder = builder.tls_certs_only(reqwest::Certificate::from_pem_bundle(pem)?);
+    }
+    builder.build()
+}
+
+/// Where an answer sends whoever asked, if it does.
+pub fn destination(response: &reqwest::Response) -> Option<String> {
+    let named = response.headers().get(LOCATION).filter(|_| response.status().is_redirection())?;
+    Some(String::from_utf8_lossy(named.as_bytes()).into_owned())
 }
 
 #[allow(clippy::disallowed_methods, reason = "this is the one place that may build a client")]

@@ -150,6 +150,15 @@ pub(super) fn answer(body: &[u8], items: &[usize]) -> Answer {
     answer
 }
 
+/// What an answer means that is longer than anybody reads: with fewer lines it is shorter. Those that are there already are known by name.
+pub(super) fn endless(most: usize, items: &[usize]) -> Answer {
+    let reason = format!("answered with more than {most} bytes");
+    match items {
+        [_] => Answer::refused(items, reason),
+        _ => Answer { too_large: true, ..Answer::again(items, reason) },
+    }
+}
+
 fn reason(create: &Created) -> String {
     let problem = create.error.as_ref();
     let text = |part: Option<&String>| part.cloned().unwrap_or_default();
@@ -232,6 +241,14 @@ mod tests {
             ..Answer::default()
         };
         assert_eq!(answer(body.as_bytes(), &[5, 6, 7]), expected);
+    }
+
+    #[test]
+    fn an_answer_that_is_too_long_is_asked_for_in_parts() {
+        let answer = endless(8, &[1, 2]);
+        assert_eq!((answer.again, answer.too_large), (vec![1, 2], true));
+        let last = endless(8, &[1]);
+        assert_eq!((last.lost, last.reason.as_deref()), (1, Some("answered with more than 8 bytes")));
     }
 
     #[test]

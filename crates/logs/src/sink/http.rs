@@ -80,6 +80,9 @@ impl HttpSink {
             Ok(response) => {
                 let answer = match self.dialect {
                     _ if !(200..300).contains(&response.status) => general(&response, items),
+                    Dialect::Elasticsearch(_) if response.cut => {
+                        elasticsearch::endless(LONGEST_ANSWER, items)
+                    }
                     Dialect::Elasticsearch(_) => elasticsearch::answer(&response.body, items),
                     Dialect::Loki(_) => Answer::delivered(items),
                     Dialect::Otlp(_) => otlp::answer(&response.body, items),
@@ -95,15 +98,26 @@ impl HttpSink {
 pub(super) struct Response {
     pub(super) status: u16,
     pub(super) wait: Option<Duration>,
+    /// Where the server sends us instead.
+    pub(super) destination: Option<String>,
     pub(super) body: Vec<u8>,
+    /// Whether there was more than is read.
+    pub(super) cut: bool,
 }
 
 /// What an answer means that is no success. What may pass, or be put right by somebody, is tried again.
 fn general(response: &Response, items: &[usize]) -> Answer {
     let text = String::from_utf8_lossy(&response.body);
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let shown = &text[..text.floor_char_boundary(LONGEST_REASON)];
-    let reason = format!("answered {}: {shown}", response.status);
+    let shown = |text: &str| text[..text.floor_char_boundary(LONGEST_REASON)].to_owned();
+    let reason = match &response.destination {
+        Some(place) => format!(
+            "answered {} and points to {}, where nothing is sent: correct the sink's `url`",
+            response.status,
+            shown(place)
+        ),
+        None => format!("answered {}: {}", response.status, shown(&text)),
+    };
     match response.status {
         400 | 422 => Answer::refused(items, reason),
         413 if items.len() == 1 => Answer::refused(items, reason),
@@ -145,11 +159,14 @@ impl Post {
         let wait =
             response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.trim().parse().ok());
         let status = response.status().as_u16();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            body.extend_from_slice(&chunk[..chunk.len().min(LONGEST_ANSWER.saturating_sub(body.len()))]);
+        let destination = bk_ops::http::destination(&response);
+        let (mut body, mut cut) = (Vec::new(), false);
+        while !cut && let Some(chunk) = response.chunk().await.map_err(failed)? {
+            let room = LONGEST_ANSWER - body.len();
+            body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+            cut = chunk.len() > room;
         }
-        Ok(Response { status, wait: wait.map(Duration::from_secs), body })
+        Ok(Response { status, wait: wait.map(Duration::from_secs), destination, body, cut })
     }
 }
 
@@ -171,6 +188,16 @@ mod tests {
         let response = Response { status, body: b"not\n now".to_vec(), ..Response::default() };
         let reason = Some(format!("answered {status}: not now"));
         assert_eq!(general(&response, &[4, 7]), Answer { reason, ..expected });
+    }
+
+    #[test]
+    fn a_redirection_names_its_destination() {
+        let destination = Some("https://elsewhere/".to_owned());
+        let answer = general(&Response { status: 302, destination, ..Response::default() }, &[4, 7]);
+        assert_eq!(answer.again, [4, 7]);
+        let expected =
+            "answered 302 and points to https://elsewhere/, where nothing is sent: correct the sink's `url`";
+        assert_eq!(answer.reason.as_deref(), Some(expected));
     }
 
     #[test]
