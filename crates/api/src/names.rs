@@ -56,6 +56,8 @@ pub const ANNOTATION_DEFAULTED: &str = "buildkite-operator.dev/defaulted";
 pub const ANNOTATION_DEFAULTS: &str = "buildkite-operator.dev/defaults";
 /// Annotation: until when the certificate in the Secret of the webhooks is good.
 pub const ANNOTATION_NOT_AFTER: &str = "buildkite-operator.dev/not-after";
+/// On RepoMirrors: when a fetch was asked for, and by which node's syncer.
+pub const ANNOTATION_SYNC_REQUESTED: &str = "buildkite-operator.dev/sync-requested";
 
 /// What a BuildEnvironment says that is to get nothing by default.
 pub const NO_DEFAULTS: &str = "none";
@@ -118,15 +120,18 @@ pub fn is_label_value(value: &str) -> bool {
 /// Whether `key` may be the key of a label or an annotation: a name, with a domain before it or without.
 pub fn is_label_key(key: &str) -> bool {
     let (domain, name) = key.split_once('/').map_or((None, key), |(domain, name)| (Some(domain), name));
+    !name.is_empty() && is_label_value(name) && domain.is_none_or(is_object_name)
+}
+
+/// Whether `name` may be the name of an object such as a Secret.
+pub fn is_object_name(name: &str) -> bool {
     let is_part = |part: &str| {
         let is_plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
         part.starts_with(is_plain)
             && part.ends_with(is_plain)
             && part.chars().all(|c| is_plain(c) || c == '-')
     };
-    !name.is_empty()
-        && is_label_value(name)
-        && domain.is_none_or(|domain| domain.len() <= 253 && domain.split('.').all(is_part))
+    name.len() <= 253 && name.split('.').all(is_part)
 }
 
 /// Tells texts apart that look alike in a name (FNV-1a).

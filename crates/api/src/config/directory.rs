@@ -1,4 +1,6 @@
-//! Directories at which volumes are mounted.
+//! Directories at which volumes are mounted, and names of the objects that settings refer to.
+
+use crate::names::is_object_name;
 
 /// What is wrong with a directory of the pod that containers share by a volume of its own.
 pub fn check_directory(path: &str) -> Result<(), String> {
@@ -14,9 +16,30 @@ pub fn check_directory(path: &str) -> Result<(), String> {
     }
 }
 
+/// What is wrong with the name of an object of the cluster, if there is one.
+pub(super) fn check_name(name: Option<&str>) -> Result<(), String> {
+    match name {
+        Some("") => Err("must not be empty".to_owned()),
+        Some(name) if !is_object_name(name) => Err(format!(
+            "`{name}` is no name that an object can have: lower-case letters, digits, `-` and `.`"
+        )),
+        _ => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::check_directory;
+    use super::{check_directory, check_name};
+
+    #[test]
+    fn names() {
+        for good in [None, Some("a"), Some("a-1.b")] {
+            assert_eq!(check_name(good), Ok(()), "{good:?}");
+        }
+        for bad in ["", "A", "a_b", "-a", "a-", "a..b", "a/b", " a", &"a".repeat(254)] {
+            assert!(check_name(Some(bad)).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn directories() {

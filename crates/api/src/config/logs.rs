@@ -1,10 +1,12 @@
 //! `log_exporter_config`: where logs of jobs go, and how.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+
+use super::directory::check_name;
 
 /// `log_exporter_config`: where logs of jobs go, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -242,6 +244,10 @@ impl LogExporterConfig {
         if let Some(name) = self.default_sinks.iter().flatten().find(unknown) {
             return Err(format!("`defaultSinks`: `{name}` is not in `sinks`"));
         }
+        let mut named = BTreeSet::new();
+        if let Some(name) = self.default_sinks.iter().flatten().find(|name| !named.insert(*name)) {
+            return Err(format!("`defaultSinks`: `{name}` is there twice"));
+        }
         if self.enabled && self.default_sinks().is_empty() {
             return Err("`enabled` needs at least one sink in `sinks` and `defaultSinks`".to_owned());
         }
@@ -311,6 +317,7 @@ impl LogSink {
 
     /// What is wrong, and with which field.
     fn check(&self) -> Result<(), (&'static str, String)> {
+        check_name(self.secret()).map_err(|problem| (".secret", problem))?;
         match self {
             Self::Elasticsearch(sink) => {
                 check_url(&sink.url)?;

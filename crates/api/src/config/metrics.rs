@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{directory::check_directory, logs::check_url};
+use super::{
+    directory::{check_directory, check_name},
+    logs::check_url,
+};
 use crate::exporters::MetricsMode;
 
 /// `metrics_exporter_config`: how metrics of jobs leave their pods.
@@ -165,11 +168,11 @@ impl MetricsExporterConfig {
             if push.job.is_empty() {
                 return Err("`push.job` must not be empty".to_owned());
             }
-            check_secret(push.secret.as_deref()).map_err(|problem| format!("`push.secret` {problem}"))?;
+            check_name(push.secret.as_deref()).map_err(|problem| format!("`push.secret` {problem}"))?;
         }
         if let Some(otlp) = &self.otlp {
             check_url(&otlp.url).map_err(|(field, problem)| format!("`otlp{field}` {problem}"))?;
-            check_secret(otlp.secret.as_deref()).map_err(|problem| format!("`otlp.secret` {problem}"))?;
+            check_name(otlp.secret.as_deref()).map_err(|problem| format!("`otlp.secret` {problem}"))?;
         }
         match self.missing(self.mode) {
             Some(section) => Err(format!("`mode: {section}` needs `{section}.url`")),
@@ -185,10 +188,6 @@ impl MetricsExporterConfig {
             _ => None,
         }
     }
-}
-
-fn check_secret(name: Option<&str>) -> Result<(), &'static str> {
-    if name == Some("") { Err("must not be empty") } else { Ok(()) }
 }
 
 fn is_label(name: &str) -> bool {
@@ -224,6 +223,10 @@ mod tests {
     #[case("push: {url: gateway}", "`push.url` must begin with http:// or https://, and name a host")]
     #[case("push: {url: 'http://a', job: ''}", "`push.job` must not be empty")]
     #[case("otlp: {url: 'http://a', secret: ''}", "`otlp.secret` must not be empty")]
+    #[case(
+        "push: {url: 'http://a', secret: My_Secret}",
+        "`push.secret` `My_Secret` is no name that an object can have: lower-case letters, digits, `-` and `.`"
+    )]
     #[case("extraLabels: {pipeline: a}", "`extraLabels.pipeline` is in `labels` too")]
     #[case(
         "extraLabels: {__a: b}",

@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::directory::check_name;
+
 /// `repo_syncer_config`: where mirrors of git repositories are, and how they are kept. Without `layout` there are none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields, default)]
@@ -101,6 +103,11 @@ impl MirrorConfig {
     /// What cannot be meant.
     pub(super) fn check(&self) -> Result<(), String> {
         self.check_place()?;
+        let objects =
+            [("claimName", &self.claim_name), ("endpoint.tokenSecret", &self.endpoint.token_secret)];
+        for (field, name) in objects {
+            check_name(name.as_deref()).map_err(|problem| format!("`{field}` {problem}"))?;
+        }
         if self.interval_seconds < 5 {
             return Err("`intervalSeconds` must be at least 5".to_owned());
         }
@@ -183,6 +190,15 @@ mod tests {
     #[case(
         "{layout: nodeLocal, hostPath: /a/../etc}",
         "`hostPath: /a/../etc` must be an absolute path below /"
+    )]
+    #[case("{layout: shared, claimName: ''}", "`claimName` must not be empty")]
+    #[case(
+        "{layout: shared, claimName: My Claim}",
+        "`claimName` `My Claim` is no name that an object can have: lower-case letters, digits, `-` and `.`"
+    )]
+    #[case(
+        "{endpoint: {listen: '0.0.0.0:8081', tokenSecret: ''}}",
+        "`endpoint.tokenSecret` must not be empty"
     )]
     #[case("{path: mirrors}", "`path: mirrors` must be an absolute path below /")]
     #[case("{intervalSeconds: 1}", "`intervalSeconds` must be at least 5")]

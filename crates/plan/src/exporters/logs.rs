@@ -1,5 +1,7 @@
 //! Where a job's logs go.
 
+use std::collections::BTreeSet;
+
 use bk_api::{BuildJobSpec, exporters::LogExporter};
 
 use super::{Missing, Offer};
@@ -47,8 +49,9 @@ pub(crate) fn offer(spec: &BuildJobSpec, settings: &PodSettings) -> Offer<Logs> 
             format!("its logs do not go to `{name}`: there is no such sink; known: {}", all.join(", "));
         missing("UnknownSink", message)
     });
-    logs.sinks = known;
-    logs.sinks.dedup();
+    // Two that write to one place would send everything twice, or to the same file.
+    let mut seen = BTreeSet::new();
+    logs.sinks = known.into_iter().filter(|name| seen.insert(name.clone())).collect();
     Offer { granted: Some(logs).filter(|logs| !logs.sinks.is_empty()), missing }
 }
 

@@ -41,6 +41,16 @@ fn rules_of_joining(#[case] text: &str, #[case] expected: Multiline) {
 #[case("sinks: {a: {file: {volume: {name: x}}}}", "`sinks.a.file.volume` must say what kind")]
 #[case("sinks: {a: {file: {volume: {emptyDir: {}}, maxBytes: 1}}}", "`sinks.a.file.maxBytes` must be")]
 #[case("defaultSinks: [x]", "`defaultSinks`: `x` is not in `sinks`")]
+#[case(
+    "{sinks: {a: {stdout: {}}, b: {stdout: {}}}, defaultSinks: [a, b, a]}",
+    "`defaultSinks`: `a` is there twice"
+)]
+#[case("sinks: {a: {otlp: {url: 'http://x', secret: ''}}}", "`sinks.a.otlp.secret` must not be empty")]
+#[case("sinks: {a: {loki: {url: 'http://x', secret: A_b}}}", "`sinks.a.loki.secret` `A_b` is no name")]
+#[case(
+    "sinks: {a: {elasticsearch: {url: 'http://x', dataStream: logs, secret: 'a b'}}}",
+    "`sinks.a.elasticsearch.secret` `a b` is no name"
+)]
 #[case("enabled: true", "`enabled` needs at least one sink")]
 #[case("drainSeconds: 0", "`drainSeconds` must be at least 1")]
 #[case("spoolBytes: 1", "`spoolBytes` must be at least 1048576")]
