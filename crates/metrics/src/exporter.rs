@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     family::Labels,
     page::{Page, Reader},
-    receiver::{Receiver, ReceiverError},
+    receiver::{Receiver, ReceiverError, Taken},
     server::{self, Served},
 };
 
@@ -108,6 +108,29 @@ impl Ending<'_> {
     }
 }
 
+/// What a receiver has.
+#[derive(Default)]
+struct Sent {
+    page: Page,
+    taken: Taken,
+}
+
+impl Sent {
+    /// Sends what the files say, if that is something else than what the receiver has. Whether it was.
+    async fn renew(&mut self, source: &Source, receiver: &Receiver) -> Result<bool, ReceiverError> {
+        let page = source.page();
+        if page.families == self.page.families {
+            return Ok(false);
+        }
+        let taken = receiver.send(&page.families, nanoseconds()).await?;
+        if let Some(reason) = &taken.reason {
+            tracing::warn!(values = taken.lost, reason, "not all values have left");
+        }
+        *self = Self { page, taken };
+        Ok(true)
+    }
+}
+
 /// Serves metrics. After the job's end somebody is to have its last values.
 async fn serve(ending: &Ending<'_>, source: Source, port: u16) -> Result<ExporterReport, ExporterError> {
     let address = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
@@ -133,33 +156,34 @@ async fn serve(ending: &Ending<'_>, source: Source, port: u16) -> Result<Exporte
         tokio::time::sleep(CHECK).await;
     }
     port_task.abort();
-    let delivered =
-        if served.is_taken() { Ok(()) } else { Err("nobody has scraped the last values".to_owned()) };
+    let delivered = if served.is_taken() {
+        Ok(Taken::default())
+    } else {
+        Err("nobody has scraped the last values".to_owned())
+    };
     Ok(report("scrape", &source.page(), delivered))
 }
 
 /// Sends metrics whenever they have changed, once in an interval at most.
 async fn send(ending: &Ending<'_>, source: &Source, receiver: &Receiver, name: &str) -> ExporterReport {
     let interval = Duration::from_secs(ending.document.interval_seconds.into());
-    let mut sent = Page::default();
+    let mut sent = Sent::default();
     {
         let wait = ending.wait();
         tokio::pin!(wait);
         let mut pause = PAUSE;
         loop {
-            let next = match changed(source, &sent) {
-                None => interval.min(CHECK * 5),
-                Some(page) => match receiver.send(&page.families, nanoseconds()).await {
-                    Ok(()) => {
-                        (sent, pause) = (page, PAUSE);
-                        interval
-                    }
-                    Err(error) => {
-                        tracing::warn!(reason = bk_ops::report::one_line(&error), "metrics are not sent");
-                        pause = (pause * 2).min(interval.max(PAUSE));
-                        pause
-                    }
-                },
+            let next = match sent.renew(source, receiver).await {
+                Ok(false) => interval.min(CHECK * 5),
+                Ok(true) => {
+                    pause = PAUSE;
+                    interval
+                }
+                Err(error) => {
+                    tracing::warn!(reason = bk_ops::report::one_line(&error), "metrics are not sent");
+                    pause = (pause * 2).min(interval.max(PAUSE));
+                    pause
+                }
             };
             tokio::select! {
                 () = &mut wait => break,
@@ -170,17 +194,12 @@ async fn send(ending: &Ending<'_>, source: &Source, receiver: &Receiver, name: &
     last(ending, source, receiver, sent, name).await
 }
 
-/// What the files say, if that is something else than what was sent.
-fn changed(source: &Source, sent: &Page) -> Option<Page> {
-    Some(source.page()).filter(|page| page.families != sent.families)
-}
-
 /// Sends the last values, and deletes them if that is wanted, until nobody may try any longer.
 async fn last(
     ending: &Ending<'_>,
     source: &Source,
     receiver: &Receiver,
-    mut sent: Page,
+    mut sent: Sent,
     name: &str,
 ) -> ExporterReport {
     let mut outcome = Err("there was no time to send the last values".to_owned());
@@ -204,19 +223,22 @@ async fn last(
     report(name, &source.page(), outcome)
 }
 
-async fn finish(source: &Source, receiver: &Receiver, sent: &mut Page) -> Result<(), ReceiverError> {
-    if let Some(page) = changed(source, sent) {
-        receiver.send(&page.families, nanoseconds()).await?;
-        *sent = page;
-    }
-    receiver.clean_up().await
+async fn finish(source: &Source, receiver: &Receiver, sent: &mut Sent) -> Result<Taken, ReceiverError> {
+    sent.renew(source, receiver).await?;
+    receiver.clean_up().await?;
+    Ok(sent.taken.clone())
 }
 
-fn report(name: &str, page: &Page, delivered: Result<(), String>) -> ExporterReport {
+fn report(name: &str, page: &Page, delivered: Result<Taken, String>) -> ExporterReport {
     let files = page.files as u64;
     let (sent, waiting) = if delivered.is_ok() || files == 0 { (files, 0) } else { (0, files) };
     let refused = page.refused.iter().next().map(|(file, reason)| format!("{file}: {reason}"));
-    let reason = delivered.err().filter(|_| files > 0).or(refused);
-    let sink = SinkReport { name: name.to_owned(), sent, waiting, lost: page.refused.len() as u64, reason };
+    let (taken, failure) = match delivered {
+        Ok(taken) => (taken, None),
+        Err(reason) => (Taken::default(), Some(reason)),
+    };
+    let reason = failure.filter(|_| files > 0).or(refused).or(taken.reason);
+    let lost = page.refused.len() as u64 + taken.lost;
+    let sink = SinkReport { name: name.to_owned(), sent, waiting, lost, reason };
     ExporterReport { sinks: vec![sink], ..ExporterReport::default() }
 }

@@ -13,6 +13,8 @@ use crate::{
 
 /// How long a request may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The most of an answer that is read.
+const LONGEST_ANSWER: usize = 64 << 10;
 /// The most of an answer that becomes part of a reason.
 const LONGEST_REASON: usize = 300;
 
@@ -35,6 +37,16 @@ pub enum ReceiverError {
         /// Why not.
         source: reqwest::Error,
     },
+    /// It points elsewhere.
+    #[error("{url} answers {status} and points to {destination}, where nothing is sent: correct `url`")]
+    Redirected {
+        /// The receiver.
+        url: String,
+        /// The answer's status.
+        status: u16,
+        /// Where it points to.
+        destination: String,
+    },
     /// It does not take what it is sent.
     #[error("{url} answers {status}: {text}")]
     Refused {
@@ -45,6 +57,15 @@ pub enum ReceiverError {
         /// The answer.
         text: String,
     },
+}
+
+/// What became of metrics that a receiver has taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// So many values are not there although the rest is.
+    pub lost: u64,
+    /// Why, for the first of them.
+    pub reason: Option<String>,
 }
 
 /// A receiver.
@@ -90,14 +111,21 @@ impl Receiver {
     }
 
     /// Sends metrics as they are `now`, in nanoseconds since 1970.
-    pub async fn send(&self, families: &Families, now: u64) -> Result<(), ReceiverError> {
+    pub async fn send(&self, families: &Families, now: u64) -> Result<Taken, ReceiverError> {
         match &self.dialect {
             Dialect::Push { .. } => {
-                self.call(Method::PUT, "text/plain; version=0.0.4", push_body(families)).await
+                self.call(Method::PUT, "text/plain; version=0.0.4", push_body(families)).await?;
+                Ok(Taken::default())
             }
             Dialect::Otlp { begin, resource } => {
-                let body = otlp::request(families, resource, *begin, now).to_string();
-                self.call(Method::POST, "application/json", body).await
+                let request = otlp::request(families, resource, *begin, now);
+                let answer = self.call(Method::POST, "application/json", request.body.to_string()).await?;
+                let rejected = otlp::rejected(&answer);
+                let (number, why) = rejected.unzip();
+                let left_out = request.left_out.len() as u64;
+                let refused = || why.map(|why| format!("the receiver refused some values: {}", shown(&why)));
+                let reason = request.left_out.into_iter().next().or_else(refused);
+                Ok(Taken { lost: left_out + number.unwrap_or_default(), reason })
             }
         }
     }
@@ -105,17 +133,20 @@ impl Receiver {
     /// Deletes what was sent, if that is wanted.
     pub async fn clean_up(&self) -> Result<(), ReceiverError> {
         match self.dialect {
-            Dialect::Push { at_end: AtEnd::Delete } => self.call(Method::DELETE, "", String::new()).await,
+            Dialect::Push { at_end: AtEnd::Delete } => {
+                self.call(Method::DELETE, "", String::new()).await.map(drop)
+            }
             Dialect::Push { at_end: AtEnd::Keep } | Dialect::Otlp { .. } => Ok(()),
         }
     }
 
+    /// The answer to a call that was taken, or what there is of it.
     async fn call(
         &self,
         method: Method,
         content_type: &'static str,
         body: String,
-    ) -> Result<(), ReceiverError> {
+    ) -> Result<Vec<u8>, ReceiverError> {
         let url = || self.url.clone();
         let failed =
             |error: reqwest::Error| ReceiverError::Unreachable { url: url(), source: error.without_url() };
@@ -123,16 +154,29 @@ impl Receiver {
         if !body.is_empty() {
             request = request.header(CONTENT_TYPE, content_type).body(body);
         }
-        let response = self.credentials.authorize(request).send().await.map_err(failed)?;
+        let mut response = self.credentials.authorize(request).send().await.map_err(failed)?;
         let status = response.status();
-        if status.is_success() {
-            return Ok(());
+        let destination = bk_ops::http::destination(&response);
+        let mut answer = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(failed)? {
+            answer.extend_from_slice(&chunk[..chunk.len().min(LONGEST_ANSWER.saturating_sub(answer.len()))]);
         }
-        let text = response.text().await.map_err(failed)?;
-        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let text = text[..text.floor_char_boundary(LONGEST_REASON)].to_owned();
-        Err(ReceiverError::Refused { url: url(), status: status.as_u16(), text })
+        if status.is_success() {
+            return Ok(answer);
+        }
+        let status = status.as_u16();
+        if let Some(place) = destination {
+            return Err(ReceiverError::Redirected { url: url(), status, destination: shown(&place) });
+        }
+        let text = shown(&String::from_utf8_lossy(&answer));
+        Err(ReceiverError::Refused { url: url(), status, text })
     }
+}
+
+/// A text on one line that is not too long.
+fn shown(text: &str) -> String {
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    text[..text.floor_char_boundary(LONGEST_REASON)].to_owned()
 }
 
 /// A Pushgateway takes no times: its values are of the last push.

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, fs};
 
 use bk_api::{config::AtEnd, exporters::MetricsDelivery};
+use rstest::rstest;
 
 use crate::{
     receiver::{Behaviour, Receiver},
@@ -18,6 +19,17 @@ fn push(url: &str, at_end: AtEnd) -> MetricsDelivery {
         credentials: None,
     }
 }
+
+fn otlp(url: &str) -> MetricsDelivery {
+    MetricsDelivery::Otlp { url: url.to_owned(), credentials: None }
+}
+
+fn keep(url: &str) -> MetricsDelivery {
+    push(url, AtEnd::Keep)
+}
+
+/// How a receiver becomes a delivery.
+type Kind = fn(&str) -> MetricsDelivery;
 
 const GROUP: &str = "/metrics/job/buildkite/pipeline@base64/YS9i";
 
@@ -49,32 +61,59 @@ async fn a_pushgateway_forgets_in_the_end_if_it_is_told_to() {
     assert_eq!(report.sinks[0].reason, None);
 }
 
+#[rstest]
 #[tokio::test]
-async fn a_receiver_that_fails_is_tried_again() {
+async fn a_receiver_that_fails_is_tried_again(#[values(keep, otlp)] kind: Kind) {
     let failures = [Behaviour::Status(503), Behaviour::Status(429)];
     let (receiver, url) = Receiver::start(failures).await;
-    let world = World::patient(push(&url, AtEnd::Keep), 20);
+    let world = World::patient(kind(&url), 20);
     world.write("a.prom", "a 1\n");
     world.end();
     let report = world.report().await;
     assert_eq!((receiver.calls().len(), report.sinks[0].sent, report.sinks[0].waiting), (1, 1, 0));
 }
 
+#[rstest]
+#[case(keep, GROUP)]
+#[case(otlp, "/v1/metrics")]
 #[tokio::test]
-async fn a_receiver_that_refuses_is_in_the_report() {
+async fn a_receiver_that_refuses_is_in_the_report(#[case] kind: Kind, #[case] place: &str) {
     let (receiver, url) = Receiver::start([Behaviour::Status(400); 100]).await;
-    let world = World::new(push(&url, AtEnd::Keep));
+    let world = World::new(kind(&url));
     world.write("a.prom", "a 1\n");
     world.end();
     let sink = world.report().await.sinks.remove(0);
     assert_eq!((sink.sent, sink.waiting, sink.lost, receiver.calls().len()), (0, 1, 0, 0));
-    assert_eq!(sink.reason, Some(format!("{url}{GROUP} answers 400: not like this")));
+    assert_eq!(sink.reason, Some(format!("{url}{place} answers 400: not like this")));
 }
 
+/// Followed, a redirection makes a GET of the request, and of its answer a success that nothing has had.
+#[rstest]
+#[case(keep, GROUP)]
+#[case(otlp, "/v1/metrics")]
 #[tokio::test]
-async fn a_receiver_that_never_answers_keeps_nobody() {
+async fn a_receiver_that_points_elsewhere_is_in_the_report(
+    #[case] kind: Kind,
+    #[case] place: &str,
+    #[values(301, 303, 307)] status: u16,
+) {
+    let (receiver, url) = Receiver::start([Behaviour::Elsewhere(status); 100]).await;
+    let world = World::new(kind(&url));
+    world.write("a.prom", "a 1\n");
+    world.end();
+    let sink = world.report().await.sinks.remove(0);
+    assert_eq!((sink.sent, sink.waiting, receiver.strayed()), (0, 1, false));
+    let reason = format!(
+        "{url}{place} answers {status} and points to /elsewhere, where nothing is sent: correct `url`"
+    );
+    assert_eq!(sink.reason, Some(reason));
+}
+
+#[rstest]
+#[tokio::test]
+async fn a_receiver_that_never_answers_keeps_nobody(#[values(keep, otlp)] kind: Kind) {
     let (_receiver, url) = Receiver::start([Behaviour::Never; 10]).await;
-    let world = World::new(push(&url, AtEnd::Keep));
+    let world = World::new(kind(&url));
     world.write("a.prom", "a 1\n");
     world.end();
     let sink = world.report().await.sinks.remove(0);
@@ -82,16 +121,38 @@ async fn a_receiver_that_never_answers_keeps_nobody() {
     assert_eq!(sink.reason.as_deref(), Some("there was no time to send the last values"));
 }
 
+#[rstest]
+#[case(keep, GROUP)]
+#[case(otlp, "/v1/metrics")]
 #[tokio::test]
-async fn a_receiver_that_is_not_there_is_in_the_report() {
+async fn a_receiver_that_is_not_there_is_in_the_report(#[case] kind: Kind, #[case] place: &str) {
     let nobody = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let world = World::new(push(&format!("http://{nobody}"), AtEnd::Keep));
+    let world = World::new(kind(&format!("http://{nobody}")));
     world.write("a.prom", "a 1\n");
     world.stop.cancel();
     let sink = world.report().await.sinks.remove(0);
     assert_eq!((sink.sent, sink.waiting), (0, 1));
     let reason = sink.reason.unwrap();
-    assert!(reason.starts_with(&format!("cannot reach http://{nobody}{GROUP}: ")), "{reason}");
+    assert!(reason.starts_with(&format!("cannot reach http://{nobody}{place}: ")), "{reason}");
+}
+
+#[tokio::test]
+async fn values_that_otlp_refuses_or_cannot_say_are_lost_with_a_reason() {
+    let (_receiver, url) = Receiver::start([Behaviour::Rejected(2)]).await;
+    let world = World::new(otlp(&url));
+    world.write("a.prom", "a 1\na{b=\"c\"} 2\nd 3\n");
+    world.end();
+    let sink = world.report().await.sinks.remove(0);
+    assert_eq!((sink.sent, sink.waiting, sink.lost), (1, 0, 2), "{sink:?}");
+    assert_eq!(sink.reason.as_deref(), Some("the receiver refused some values: too old"));
+
+    let (_receiver, url) = Receiver::start([]).await;
+    let world = World::new(otlp(&url));
+    world.write("a.prom", "# TYPE t histogram\nt_bucket{le=\"1\"} 2\nt_sum 3\n");
+    world.end();
+    let sink = world.report().await.sinks.remove(0);
+    assert_eq!((sink.sent, sink.lost), (1, 1), "{sink:?}");
+    assert_eq!(sink.reason.as_deref(), Some("t cannot be sent by OTLP: there is no t_count"));
 }
 
 #[tokio::test]
