@@ -31,7 +31,7 @@ const IDLE_SHARE: u32 = 10;
 /// The most bytes that are read of a container's output before others have their turn.
 const MOST_BYTES: usize = 256 << 10;
 
-/// How long output that is still written is read after the job's end.
+/// How long output is read that is written after the job's end. What was there before is read however long it takes.
 const LATE_OUTPUT: Duration = Duration::from_secs(5);
 
 /// What the intake is told.
@@ -112,16 +112,20 @@ impl Intake {
     /// Takes in everything until the job has ended and all is read, or as told.
     pub fn run(mut self, orders: &Orders) -> Intaken {
         let mut ended: Option<Instant> = None;
+        // Bytes of output that were there at the end and are not read.
+        let mut owed = 0;
         while !orders.abandon.load(Ordering::Relaxed) {
             let began = Instant::now();
             if ended.is_none()
                 && (orders.finish.load(Ordering::Relaxed) || exporting::has_ended(&self.job_ended))
             {
                 ended = Some(began);
+                owed = self.unread_output();
                 self.look_for_files(began, true);
             }
-            let late = ended.is_some_and(|ended| began.duration_since(ended) > LATE_OUTPUT);
+            let late = ended.is_some_and(|ended| began.duration_since(ended) > LATE_OUTPUT) && owed == 0;
             let output = if late { 0 } else { self.read_outputs(began) };
+            owed = if output == 0 { 0 } else { owed.saturating_sub(output as u64) };
             self.look_for_files(began, false);
             let paused = self.spool.least_waiting() > self.enough;
             let file = if paused { 0 } else { self.read_files(began) };
@@ -139,10 +143,12 @@ impl Intake {
     }
 
     fn leave(mut self) -> Intaken {
-        let unread: u64 =
-            self.tail.unread() + self.outputs.iter().map(|(_, output)| output.unread()).sum::<u64>();
+        let unread = self.tail.unread() + self.unread_output();
         if unread > 0 {
             self.lose(unread, format!("{unread} bytes were not read in time"));
+        }
+        if let Some(complaint) = self.tail.complaint() {
+            self.lose(self.tail.unreadable(), complaint);
         }
         let press = &mut self.press;
         self.tail.end(&mut |event| {
@@ -156,13 +162,17 @@ impl Intake {
         for path in &self.taken.unmatched {
             tracing::warn!(path, "there was no such file until the end");
         }
-        let complaint = self.press.complaint().or(self.tail.complaint()).map(str::to_owned);
+        let complaint = self.press.complaint().map(str::to_owned);
         Intaken { reason: self.taken.reason.or(complaint), ..self.taken }
     }
 
     fn lose(&mut self, bytes: u64, reason: String) {
         self.taken.lost_bytes += bytes;
         self.taken.reason.get_or_insert(reason);
+    }
+
+    fn unread_output(&self) -> u64 {
+        self.outputs.iter().map(|(_, output)| output.unread()).sum()
     }
 
     fn read_outputs(&mut self, now: Instant) -> usize {

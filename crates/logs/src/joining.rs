@@ -92,6 +92,17 @@ impl Joint {
         self.end_as(false, out);
     }
 
+    /// Hands out what there is of a record that is not whole, and lets go of its memory.
+    pub fn release(&mut self, out: &mut impl FnMut(Joined<'_>)) {
+        self.end_as(true, out);
+        self.text.shrink_to_fit();
+    }
+
+    /// The memory that it takes.
+    pub fn held(&self) -> usize {
+        self.text.capacity()
+    }
+
     fn end_as(&mut self, partial: bool, out: &mut impl FnMut(Joined<'_>)) {
         if let Some(first) = self.first.take() {
             out(Joined { text: &self.text, first, partial });

@@ -89,6 +89,20 @@ impl Assembler {
         self.begun = false;
     }
 
+    /// Hands out what is there of a line that has not ended, but for what could be the beginning of a secret, and lets go of its memory.
+    pub fn release(&mut self, redactor: &Redactor, out: &mut impl FnMut(Line<'_>)) {
+        let kept = redactor.longest() + 1;
+        if self.pending.len() > kept + redactor.longest() {
+            self.cut(self.pending.len() - kept, redactor, out);
+        }
+        self.pending.shrink_to_fit();
+    }
+
+    /// The memory that it takes.
+    pub fn held(&self) -> usize {
+        self.pending.capacity()
+    }
+
     /// Whether there is a line that has not ended.
     pub fn is_pending(&self) -> bool {
         !self.pending.is_empty()
@@ -166,6 +180,11 @@ mod tests {
 
     /// Lines with their offsets; parts end in `…`.
     fn lines(chunks: &[&[u8]], most: usize, redactor: &Redactor) -> Vec<(String, u64)> {
+        lines_of(chunks, most, redactor, false)
+    }
+
+    /// The same; if `early`, what can be is handed out after each chunk.
+    fn lines_of(chunks: &[&[u8]], most: usize, redactor: &Redactor, early: bool) -> Vec<(String, u64)> {
         let (mut assembler, mut lines, mut offset) = (Assembler::default(), Vec::new(), 0);
         let mut out = |line: Line<'_>| {
             let mut text = Vec::new();
@@ -176,6 +195,9 @@ mod tests {
         for bytes in chunks {
             assembler.push(Chunk { bytes, offset, time: 0 }, most, redactor, &mut out);
             offset += bytes.len() as u64;
+            if early {
+                assembler.release(redactor, &mut out);
+            }
         }
         if assembler.is_pending() {
             assembler.end(most, redactor, &mut out);
@@ -199,6 +221,13 @@ mod tests {
     }
 
     #[test]
+    fn a_line_that_has_not_ended_is_handed_out_early_but_for_its_last_bytes() {
+        let parts = lines_of(&[b"12345", b"678", b"\n"], 100, &Redactor::default(), true);
+        let expected = [("1234…", 0), ("567…", 4), ("8", 7)];
+        assert_eq!(parts, expected.map(|(text, offset)| (text.to_owned(), offset)));
+    }
+
+    #[test]
     fn what_is_no_text_stays_readable() {
         let mut out = Vec::new();
         readable(b"gr\xFC\xDFe \xE2\x82\xAC \xE2\x82", &mut out);
@@ -213,6 +242,7 @@ mod tests {
             cuts in prop::collection::vec(0_usize..200, 0..6),
             secrets in prop::collection::vec("[ab]{6,8}", 0..3),
             most in 10_usize..40,
+            early in any::<bool>(),
         ) {
             let redactor = Redactor::new(secrets.iter().map(String::as_bytes));
             let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).chain([0, text.len()]).collect();
@@ -228,7 +258,7 @@ mod tests {
             }
             let expected = String::from_utf8(expected).unwrap();
             let expected = expected.strip_suffix('\n').unwrap();
-            let seen = joined(lines(&chunks, most, &redactor));
+            let seen = joined(lines_of(&chunks, most, &redactor, early));
             prop_assert_eq!(seen.trim_end_matches('\n'), expected.trim_end_matches('\n'));
         }
     }

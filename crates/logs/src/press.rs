@@ -25,6 +25,9 @@ const JOINED_AFTER: Duration = Duration::from_secs(1);
 /// So many bytes go to the spool at once.
 const FLUSHED: usize = 256 << 10;
 
+/// The most bytes of lines that have not ended, of all sources together. Thousands of files may have one each.
+const MOST_HELD: usize = 8 << 20;
+
 /// What the lines of one source go through.
 #[derive(Debug)]
 struct Lane {
@@ -34,6 +37,13 @@ struct Lane {
     touched: Instant,
     /// The last record's time.
     time: u64,
+}
+
+impl Lane {
+    /// The memory that what has not ended takes.
+    fn held(&self) -> usize {
+        self.assembler.held() + self.joint.held()
+    }
 }
 
 /// Names a lane.
@@ -54,6 +64,8 @@ pub struct Press {
     most: usize,
     secrets: Secrets,
     ink: Ink,
+    /// The memory that what has not ended takes, of all lanes.
+    held: usize,
 }
 
 /// Where records are written.
@@ -149,7 +161,8 @@ impl Press {
             complaint: None,
         };
         let rule = handling.multiline.as_ref().map(Rule::of).transpose()?;
-        Ok(Self { sources, lanes: HashMap::new(), rule, most: handling.max_line_bytes, secrets, ink })
+        let most = handling.max_line_bytes;
+        Ok(Self { sources, lanes: HashMap::new(), rule, most, secrets, ink, held: 0 })
     }
 
     /// A source begins.
@@ -165,6 +178,7 @@ impl Press {
         self.secrets.refresh();
         let Some(lane) = self.lanes.get_mut(&id) else { return };
         lane.touched = now;
+        let before = lane.held();
         let Lane { source, assembler, joint, time, .. } = lane;
         let way = Way {
             id,
@@ -176,6 +190,27 @@ impl Press {
         let ink = &mut self.ink;
         assembler
             .push(chunk, self.most, &self.secrets.redactor, &mut |line| ink.line(way, joint, time, line));
+        self.held = self.held + lane.held() - before;
+        if self.held > MOST_HELD {
+            self.release();
+        }
+    }
+
+    /// Hands out parts of the longest lines that have not ended, until the others are half of what there may be.
+    fn release(&mut self) {
+        let mut longest: Vec<(usize, LaneId)> =
+            self.lanes.iter().map(|(id, lane)| (lane.held(), *id)).collect();
+        longest.sort_unstable_by_key(|(held, _)| std::cmp::Reverse(*held));
+        let redactor = &self.secrets.redactor;
+        for (before, id) in longest {
+            let Some(lane) = self.lanes.get_mut(&id).filter(|_| self.held > MOST_HELD / 2) else { break };
+            let Lane { source, assembler, joint, time, .. } = lane;
+            let way = Way { id, source: *source, rule: self.rule.as_ref(), redactor, most: self.most };
+            let ink = &mut self.ink;
+            assembler.release(redactor, &mut |line| ink.line(way, joint, time, line));
+            joint.release(&mut |record| ink.joined(way, time, record));
+            self.held = self.held + lane.held() - before;
+        }
     }
 
     /// Says something between the lines of a source, at the place of `at`.
@@ -188,6 +223,7 @@ impl Press {
     /// No more of a source comes.
     pub fn end(&mut self, id: LaneId) {
         let Some(lane) = self.lanes.remove(&id) else { return };
+        self.held -= lane.held();
         let Lane { source, mut assembler, mut joint, mut time, .. } = lane;
         self.secrets.refresh();
         let redactor = &self.secrets.redactor;

@@ -7,6 +7,7 @@
 
 mod discovery;
 mod followed;
+mod trouble;
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -18,6 +19,7 @@ use std::{
 
 pub use discovery::Wanted;
 use followed::{FileId, Followed, Likeness, Look, Progress, id};
+use trouble::Trouble;
 
 /// How often files are looked for, at least if that is quick.
 const SCAN_EVERY: Duration = Duration::from_millis(250);
@@ -80,7 +82,7 @@ pub struct Tail {
     next_scan: Option<Instant>,
     closed: bool,
     buffer: Vec<u8>,
-    complaint: Option<String>,
+    trouble: Trouble,
 }
 
 impl Tail {
@@ -96,7 +98,7 @@ impl Tail {
             next_scan: None,
             closed: false,
             buffer: Vec::new(),
-            complaint: None,
+            trouble: Trouble::default(),
         }
     }
 
@@ -141,9 +143,15 @@ impl Tail {
         }
     }
 
-    /// Bytes that have not been read.
+    /// Bytes that have not been read, but can be.
     pub fn unread(&self) -> u64 {
-        self.files.values().map(Followed::unread).sum()
+        let readable = self.files.iter().filter(|(id, _)| !self.trouble.has(**id));
+        readable.map(|(_, file)| file.unread()).sum()
+    }
+
+    /// Bytes that cannot be read, as far as is known.
+    pub fn unreadable(&self) -> u64 {
+        self.trouble.bytes()
     }
 
     /// What was wanted and had no file, as yet.
@@ -151,9 +159,9 @@ impl Tail {
         self.unmatched.iter().map(String::as_str)
     }
 
-    /// The first thing that went wrong.
-    pub fn complaint(&self) -> Option<&str> {
-        self.complaint.as_deref()
+    /// What cannot be read, if there is anything.
+    pub fn complaint(&self) -> Option<String> {
+        self.trouble.complaint()
     }
 
     fn poll_file(&mut self, id: FileId, now: Instant, out: &mut impl FnMut(Event<'_>)) -> usize {
@@ -161,7 +169,11 @@ impl Tail {
         if file.copy_of.is_some_and(|original| original != id) {
             return 0;
         }
-        match file.look(&mut self.buffer, now) {
+        let look = file.look(&mut self.buffer, now);
+        if look.is_ok() {
+            self.trouble.is_over(id);
+        }
+        match look {
             Ok(Look::Quiet) => 0,
             Ok(Look::Bytes(offset, bytes)) => {
                 out(Event::Bytes { slot: file.slot, offset, bytes });
@@ -179,7 +191,7 @@ impl Tail {
                 0
             }
             Err(error) => {
-                complain(&mut self.complaint, &file.path, &error);
+                self.trouble.file(id, &file.path, file.unread(), &error);
                 0
             }
         }
@@ -206,8 +218,9 @@ impl Tail {
 
     fn scan_now(&mut self, now: Instant, out: &mut impl FnMut(Event<'_>)) {
         let found = self.wanted.find(&mut self.unmatched);
+        self.trouble.look(&found);
         let (known, new): (Vec<_>, Vec<_>) =
-            found.into_iter().partition(|(_, data)| self.files.contains_key(&id(data)));
+            found.files.into_iter().partition(|(_, data)| self.files.contains_key(&id(data)));
         if !new.is_empty() {
             // Originals are read before their copies are looked at, so that what both have is known.
             for _ in 0..MOST_ROUNDS {
@@ -232,9 +245,10 @@ impl Tail {
         let (original, handle) = match opened {
             Ok(opened) => opened,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return,
-            Err(error) => return complain(&mut self.complaint, path, &error),
+            Err(error) => return self.trouble.file(id(data), path, data.len(), &error),
         };
         let id = id(data);
+        self.trouble.is_over(id);
         if let Some(Original::Perhaps) = original {
             let since = *self.undecided.entry(id).or_insert(now);
             if now.duration_since(since) < UNDECIDED && !self.closed {
@@ -338,13 +352,6 @@ fn is_name_of_copy(path: &Path, original: &Path) -> bool {
     let (name, original_name) = (name(path), name(original));
     path.parent() == original.parent()
         && name.strip_prefix(&original_name).is_some_and(|rest| rest.starts_with(['.', '-']))
-}
-
-fn complain(complaint: &mut Option<String>, path: &Path, error: &io::Error) {
-    if complaint.is_none() {
-        tracing::warn!(path = %path.display(), %error, "a file cannot be read");
-        *complaint = Some(format!("cannot read {}: {error}", path.display()));
-    }
 }
 
 #[cfg(test)]

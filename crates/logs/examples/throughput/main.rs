@@ -12,6 +12,8 @@
 //! The first form has all lines in a file before the exporter starts, so that it is as busy as it can be. In the second they are a
 //! container's output, 25,000 a second; when a third has arrived the receiver is killed, and 30 seconds later it is started again. The
 //! number is that of `spoolBytes`. What has arrived is then compared with what was written and with what the exporter reports.
+//!
+//! Both fail if the exporter needs more than its budget: 50,000 lines for each second of processor time, and 50 MB.
 
 mod job;
 mod receiver;
@@ -33,6 +35,11 @@ use tokio_util::sync::CancellationToken;
 
 /// How long the receiver is away.
 const OUTAGE: Duration = Duration::from_secs(30);
+
+/// The fewest lines for each second of processor time.
+const SLOWEST: f64 = 50_000.0;
+/// The most memory, in MB.
+const LARGEST: f64 = 50.0;
 
 /// What the exporter's process says of itself.
 #[derive(Serialize, Deserialize)]
@@ -71,8 +78,7 @@ fn whole_file(kind: &str, lines: u32) -> anyhow::Result<()> {
     drop(receiver);
     let sent = exported.report.sinks[0].sent;
     ensure!(sent == u64::from(lines), "{sent} of {lines} lines were sent: {:?}", exported.report);
-    show(kind, lines, wall, &exported);
-    Ok(())
+    show(kind, lines, wall, &exported)
 }
 
 /// Lines that come while the receiver goes away and comes back.
@@ -120,20 +126,23 @@ fn outage(lines: u32, spool: u64) -> anyhow::Result<()> {
         (sink.sent, sink.waiting, sink.lost, report.lost_bytes) == (found, 0, u64::from(lines) - found, 0),
         "the report says something else than what was found: {report:?}"
     );
-    show("elasticsearch with an outage", lines, wall, &exported);
-    Ok(())
+    show("elasticsearch with an outage", lines, wall, &exported)
 }
 
+/// Says what it cost, and fails if that is more than it may.
 #[allow(clippy::print_stdout, reason = "what the program is for")]
-fn show(what: &str, lines: u32, wall: Duration, exported: &Exported) {
+fn show(what: &str, lines: u32, wall: Duration, exported: &Exported) -> anyhow::Result<()> {
     let processor = f64::from(exported.ticks) / 100.0;
+    let speed = f64::from(lines) / processor;
+    let memory = u32::try_from(exported.peak).map_or(f64::MAX, f64::from) * 1024.0 / 1e6;
     println!(
-        "{what}: {lines} lines in {:.1} s; processor time {processor:.2} s, {:.2} s per million lines, {:.0} lines/s of one core; memory {:.1} MB at most",
+        "{what}: {lines} lines in {:.1} s; processor time {processor:.2} s, {:.2} s per million lines, {speed:.0} lines/s of one core; memory {memory:.1} MB at most",
         wall.as_secs_f64(),
         processor * 1e6 / f64::from(lines),
-        f64::from(lines) / processor,
-        u32::try_from(exported.peak).map_or(f64::MAX, f64::from) * 1024.0 / 1e6,
     );
+    ensure!(speed >= SLOWEST, "it is slower than {SLOWEST:.0} lines/s of one core");
+    ensure!(memory <= LARGEST, "it takes more than {LARGEST:.0} MB");
+    Ok(())
 }
 
 fn start(document: &LogExporterDocument) -> anyhow::Result<std::process::Child> {

@@ -90,6 +90,32 @@ fn files_that_appear_later_are_read_from_the_start() {
 }
 
 #[test]
+fn what_can_be_read_later_is_no_trouble_any_more() {
+    let mut trouble = Trouble::default();
+    let refused = || io::Error::from(io::ErrorKind::PermissionDenied);
+    trouble.file((1, 1), Path::new("/a"), 5, &refused());
+    trouble.file((1, 1), Path::new("/a"), 7, &refused());
+    trouble.file((1, 2), Path::new("/b"), 3, &refused());
+    assert_eq!(trouble.bytes(), 10, "as large as they were last");
+    assert_eq!(trouble.complaint().unwrap(), "cannot read /a: permission denied, and 1 more");
+    trouble.is_over((1, 1));
+    assert_eq!(
+        (trouble.bytes(), trouble.complaint().unwrap().as_str()),
+        (3, "cannot read /b: permission denied")
+    );
+    trouble.is_over((1, 2));
+    let directory = tempfile::tempdir().unwrap();
+    let (stays, gone) = (directory.path().to_owned(), directory.path().join("gone"));
+    let unreadable = [stays, gone].map(|path| (path, refused())).into();
+    trouble.look(&discovery::Found { unreadable, ..Default::default() });
+    trouble.look(&discovery::Found::default());
+    let complaint = trouble.complaint().unwrap();
+    assert!(complaint.contains("/gone: ") && !complaint.contains("more"), "{complaint}");
+    trouble.look(&discovery::Found { too_many: true, ..Default::default() });
+    assert_eq!(trouble.complaint(), Some(complaint));
+}
+
+#[test]
 fn a_renamed_file_is_read_to_its_end_and_its_successor_from_the_start() {
     let mut world = World::new("a.log*");
     world.append("a.log", "1\n");

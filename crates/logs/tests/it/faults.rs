@@ -52,6 +52,25 @@ async fn a_slow_server(#[values(search, loki, otlp)] kind: Kind) {
     assert_eq!((lost, messages.len()), (0, 1000));
 }
 
+/// Followed, a redirection makes a GET of the request, and of its answer a success that nothing has had.
+#[rstest]
+#[tokio::test]
+async fn a_server_that_points_elsewhere(
+    #[values(search, loki, otlp)] kind: Kind,
+    #[values(301, 307)] status: u16,
+) {
+    let receiver = Receiver::start(std::iter::repeat_n(Behaviour::Elsewhere(status), 1000));
+    let mut world = World::new(vec![kind(&receiver)]);
+    world.document.drain_seconds = 1;
+    world.write_lines("a.log", 0..10);
+    let report = world.finish(world.export()).await;
+    assert_eq!(numbers(&report), (0, 10, 0), "{report:?}");
+    let reason = report.sinks[0].reason.as_deref().unwrap();
+    assert!(reason.starts_with(&format!("answered {status} and points to /elsewhere")), "{reason}");
+    let requests = &receiver.received().requests;
+    assert!(requests.iter().all(|(place, _)| place != "/elsewhere"), "{requests:?}");
+}
+
 /// Elasticsearch knows what it has. Others get the batch again; of Loki's store it is known that it keeps one of two that
 /// are the same.
 #[rstest]
@@ -93,6 +112,17 @@ async fn a_part_that_is_refused_is_counted() {
 async fn batches_that_are_too_large_are_divided(#[values(search, loki, otlp)] kind: Kind) {
     let (lost, _, messages) = thousand_lines(kind, vec![Behaviour::AtMost(30)]).await;
     assert_eq!((lost, messages.len()), (0, 1000));
+}
+
+#[tokio::test]
+async fn answers_that_are_too_long_are_asked_for_in_parts() {
+    // To a hundred lines it is of 10 MB.
+    let receiver = Receiver::start([Behaviour::Verbose(100 << 10)]);
+    let world = World::new(vec![search(&receiver)]);
+    let lines = world.write_lines("a.log", 0..100);
+    let report = world.finish(world.export()).await;
+    assert_eq!(numbers(&report), (100, 0, 0), "{report:?}");
+    assert_eq!(receiver.received().messages(), lines);
 }
 
 #[rstest]

@@ -15,6 +15,7 @@ use axum::{
     http::{HeaderMap, StatusCode, Uri},
     response::{IntoResponse, Response},
 };
+use axum_server::tls_rustls::RustlsConfig;
 use serde_json::{Value, json};
 
 /// How a request is answered.
@@ -22,12 +23,16 @@ use serde_json::{Value, json};
 pub(crate) enum Behaviour {
     /// With a status, and nothing is kept.
     Status(u16, &'static str),
+    /// With a redirection to a page that answers 200 to whoever comes, and nothing is kept.
+    Elsewhere(u16),
     /// After a while, if whoever asks waits for it.
     Slow(Duration),
     /// Everything is kept, but the answer breaks off.
     CutOff,
     /// Each line gets one of these statuses in turn; those above 299 are not kept. For Elasticsearch.
     Items(Vec<u16>),
+    /// Everything is kept, and each line gets a reason of so many bytes, from now on. For Elasticsearch.
+    Verbose(usize),
     /// So many lines are refused, whichever. For OTLP.
     Rejected(u64),
     /// 413 for requests with more lines than this, from now on.
@@ -45,6 +50,7 @@ pub(crate) struct Received {
     pub(crate) requests: Vec<(String, HeaderMap)>,
     script: VecDeque<Behaviour>,
     at_most: Option<usize>,
+    reason: Option<String>,
 }
 
 impl Received {
@@ -80,6 +86,8 @@ fn all(value: &Value) -> impl Iterator<Item = &Value> {
 /// A server.
 pub(crate) struct Receiver {
     pub(crate) address: SocketAddr,
+    /// Certificate and key, if it speaks TLS.
+    identity: Option<(String, String)>,
     received: Arc<Mutex<Received>>,
     runtime: Option<tokio::runtime::Runtime>,
 }
@@ -88,7 +96,16 @@ impl Receiver {
     /// An address with nobody there, yet.
     pub(crate) fn absent() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        Self { address: listener.local_addr().unwrap(), received: Arc::default(), runtime: None }
+        let address = listener.local_addr().unwrap();
+        Self { address, identity: None, received: Arc::default(), runtime: None }
+    }
+
+    /// A server that speaks TLS with this certificate and key.
+    pub(crate) fn secure(certificate: String, key: String) -> Self {
+        let mut receiver = Self::absent();
+        receiver.identity = Some((certificate, key));
+        receiver.resume();
+        receiver
     }
 
     /// A server that behaves as the script says, and well after it.
@@ -106,9 +123,16 @@ impl Receiver {
         let (address, received) = (self.address, self.received.clone());
         let listener = TcpListener::bind(address).unwrap();
         listener.set_nonblocking(true).unwrap();
+        let routes = Router::new().fallback(answer).with_state(received);
+        let identity = self.identity.clone();
         runtime.spawn(async move {
-            let listener = tokio::net::TcpListener::from_std(listener).unwrap();
-            axum::serve(listener, Router::new().fallback(answer).with_state(received)).await.unwrap();
+            let Some((certificate, key)) = identity else {
+                let listener = tokio::net::TcpListener::from_std(listener).unwrap();
+                return axum::serve(listener, routes).await.unwrap();
+            };
+            let tls = RustlsConfig::from_pem(certificate.into(), key.into()).await.unwrap();
+            let server = axum_server::from_tcp_rustls(listener, tls).unwrap();
+            server.serve(routes.into_make_service()).await.unwrap();
         });
         self.runtime = Some(runtime);
     }
@@ -122,7 +146,8 @@ impl Receiver {
     }
 
     pub(crate) fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.identity.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     pub(crate) fn received(&self) -> MutexGuard<'_, Received> {
@@ -144,6 +169,10 @@ async fn answer(
     headers: HeaderMap,
     body: Bytes,
 ) -> Response {
+    if uri.path() == "/elsewhere" {
+        received.lock().unwrap().requests.push((uri.to_string(), headers));
+        return "welcome".into_response();
+    }
     assert_eq!(headers["content-encoding"], "gzip");
     let mut text = String::new();
     flate2::read::GzDecoder::new(&body[..]).read_to_string(&mut text).unwrap();
@@ -158,6 +187,9 @@ async fn answer(
         }
         Some(Behaviour::Status(status, text)) => {
             (StatusCode::from_u16(status).unwrap(), text).into_response()
+        }
+        Some(Behaviour::Elsewhere(status)) => {
+            (StatusCode::from_u16(status).unwrap(), [("location", "/elsewhere")]).into_response()
         }
         Some(Behaviour::Slow(time)) => {
             tokio::time::sleep(time).await;
@@ -174,6 +206,10 @@ async fn answer(
             axum::Json(json!({ "partialSuccess": partial })).into_response()
         }
         Some(Behaviour::Items(statuses)) => keep(&received, &uri, &text, &statuses),
+        Some(Behaviour::Verbose(bytes)) => {
+            received.lock().unwrap().reason = Some("x".repeat(bytes));
+            keep(&received, &uri, &text, &[201])
+        }
         Some(Behaviour::AtMost(lines)) => {
             received.lock().unwrap().at_most = Some(lines);
             keep(&received, &uri, &text, &[201])
@@ -209,10 +245,9 @@ fn keep(received: &Mutex<Received>, uri: &Uri, text: &str, statuses: &[u16]) -> 
             }
             _ => *status,
         };
-        items.push(
-            json!({ "create": { "status": status, "error": { "type": "kind", "reason": "because" } } }),
-        );
+        let reason = received.reason.as_deref().unwrap_or("because");
+        items.push(json!({ "create": { "status": status, "error": { "type": "kind", "reason": reason } } }));
     }
-    let errors = items.iter().any(|item| item["create"]["status"] != 201);
+    let errors = received.reason.is_some() || items.iter().any(|item| item["create"]["status"] != 201);
     axum::Json(json!({ "errors": errors, "items": items })).into_response()
 }

@@ -1,4 +1,4 @@
-use std::fs;
+use std::{fs, os::unix::fs::symlink};
 
 use bk_api::config::Multiline;
 
@@ -125,4 +125,38 @@ async fn what_has_no_file_until_the_end_is_named() {
     world.append("late/a.log", "2\n");
     let report = world.finish(exporter).await;
     assert_eq!((numbers(&report), report.unmatched), ((2, 0, 0), vec![empty, never]));
+}
+
+/// Each is shorter than a line may be; all of them are more than the exporter holds.
+#[tokio::test]
+async fn lines_that_do_not_end_do_not_fill_memory() {
+    let receiver = Receiver::start([]);
+    let world = World::new(vec![search(&receiver)]);
+    let exporter = world.export();
+    let text = "x".repeat(60_000);
+    for number in 0..200 {
+        world.append(&format!("{number}.log"), &text);
+    }
+    until("parts of them leave", || !receiver.received().documents.is_empty()).await;
+    world.append("0.log", "\n");
+    let report = world.finish(exporter).await;
+    assert_eq!((report.lost_bytes, report.sinks[0].lost), (0, 0), "{report:?}");
+    let there: usize = receiver.received().messages().iter().map(String::len).sum();
+    assert_eq!(there, 200 * text.len());
+}
+
+/// A file that nobody may read, root included.
+const UNREADABLE: &str = "/sys/bus/platform/drivers_probe";
+
+#[tokio::test]
+async fn files_that_cannot_be_read_are_counted_as_lost() {
+    let receiver = Receiver::start([]);
+    let world = World::new(vec![search(&receiver)]);
+    let exporter = world.export();
+    world.append("a.log", "1\n");
+    symlink(UNREADABLE, world.path("b.log")).unwrap();
+    let report = world.finish(exporter).await;
+    assert_eq!((numbers(&report), report.lost_bytes), ((1, 0, 0), fs::metadata(UNREADABLE).unwrap().len()));
+    let reason = report.reason.unwrap();
+    assert!(reason.starts_with(&format!("cannot read {}: ", world.path("b.log").display())), "{reason}");
 }

@@ -45,7 +45,8 @@ fn loss_of(exporter: &ExporterStatus) -> Option<String> {
         |reason: &Option<String>| reason.as_ref().map(|reason| format!(": {reason}")).unwrap_or_default();
     if *lost_bytes > 0 {
         parts.push(format!("{lost_bytes} bytes were lost{}", because(reason)));
-    } else if sinks.is_empty() {
+    } else {
+        // How much it is, nobody knows: a directory that cannot be read, or more files than are followed.
         parts.extend(reason.clone());
     }
     (!parts.is_empty()).then(|| format!("{}: {}", exporter.name, parts.join(", ")))
@@ -78,8 +79,12 @@ mod tests {
 
     #[rstest]
     #[case::all_is_well(with(0, "Completed", r#"{"sinks":[{"name":"a","sent":5}]}"#), None)]
-    #[case::a_reason_alone_is_no_loss(
-        with(0, "", r#"{"sinks":[{"name":"a","sent":5}],"reason":"a file could not be read"}"#),
+    #[case::nobody_knows_how_much(
+        with(0, "", r#"{"sinks":[{"name":"a","sent":5}],"reason":"cannot read /logs/x"}"#),
+        Some("log-exporter: cannot read /logs/x")
+    )]
+    #[case::what_was_not_there_is_no_loss(
+        with(0, "", r#"{"sinks":[{"name":"a","sent":5}],"unmatched":["/logs/*"]}"#),
         None
     )]
     #[case::a_sink_refuses(

@@ -126,7 +126,14 @@ async fn the_first_sink_of_the_guide_takes_what_every_job_prints() {
     .await;
 }
 
-/// Nobody is there to take the logs: the job ends as it would have, and its author hears that its logs were not exported.
+/// What the exporter may not read, and what it does read.
+const PRIVATE: &str = r#"{
+  command: 'echo hello; echo hidden > private.log; chmod 0 private.log',
+  env: {BK_OPERATOR_LOG_PATHS: '*.log', BK_OPERATOR_LOG_STDOUT: 'true'}
+}"#;
+
+/// Nobody is there to take the logs: the job ends as it would have, and its author hears that its logs were not exported, and that some could
+/// not even be read.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_sink_that_is_away_neither_fails_nor_holds_a_job() {
     scenario(async |world| {
@@ -134,18 +141,20 @@ async fn a_sink_that_is_away_neither_fails_nor_holds_a_job() {
         let sinks = format!("enabled: true\ndrainSeconds: 3\nsinks: {{away: {{loki: {{url: '{gone}'}}}}}}");
         set_up(world, &sinks).await?;
         let _operator = world.operator().await?;
-        let run = world.submit("{command: 'echo hello'}").await?;
+        let run = world.submit(PRIVATE).await?;
         let job = world.buildkite.ended(run.id).await?;
         assert_eq!((job.job_state.as_str(), job.exit_status), ("finished", Some(0)), "{job:?}");
         let exporter = reported(&run).await?;
         let SinkReport { name, sent, waiting, lost, reason } = &exporter.report.sinks[0];
         assert_eq!((name.as_str(), *sent, *lost), ("away", 0, 0), "{exporter:?}");
         assert!(*waiting > 0 && reason.is_some(), "{exporter:?}");
+        assert_eq!(exporter.report.lost_bytes, 7, "{exporter:?}");
         let words = "Not everything that the job left was exported: log-exporter: `away` lacks";
         eventually("Buildkite is told", async || {
             let job = world.buildkite.job(run.id).await?;
             let mut details = job.events.iter().filter_map(|event| event.detail.as_deref());
-            Ok(details.any(|detail| detail.contains(words)).then_some(()))
+            let unread = "7 bytes were lost: cannot read /workspace/build/buildkite/private.log";
+            Ok(details.any(|detail| detail.contains(words) && detail.contains(unread)).then_some(()))
         })
         .await?;
         run.end().await?.assert_exit_status(0);
