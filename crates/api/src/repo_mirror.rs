@@ -136,6 +136,9 @@ pub struct NodeMirror {
     /// When it was last the same as the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_sync: Option<Time>,
+    /// When that was last tried. A node that has not tried for a day is left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_attempt: Option<Time>,
     /// The default branch's commit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,

@@ -5,7 +5,7 @@ mod status;
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
 use bk_api::{
-    RepoMirror,
+    RepoMirror, RepoMirrorStatus,
     config::{CONFIG_MAP, Config, MirrorConfig, MirrorLayout},
     names,
 };
@@ -18,6 +18,7 @@ use kube::{
     runtime::{WatchStreamExt, watcher},
 };
 use secrecy::SecretString;
+use serde_json::json;
 use tokio::{
     net::TcpListener,
     sync::{Mutex, watch},
@@ -174,8 +175,12 @@ async fn keep(
         rules: Rules { timeout: Duration::from_secs(config.timeout_seconds.into()), gc: config.gc },
     };
     let metrics = Metrics::default();
-    let world =
-        Cluster { client: client.clone(), namespace: namespace.clone(), node, written: Mutex::default() };
+    let world = Cluster {
+        client: client.clone(),
+        namespace: namespace.clone(),
+        node: node.clone(),
+        written: Mutex::default(),
+    };
     let (syncer, handle) = Syncer::new(settings, world, metrics.clone());
     let listener = match config.endpoint.listen {
         None => None,
@@ -196,7 +201,7 @@ async fn keep(
         }
     };
     let following = follow_token(client.clone(), &namespace, config.endpoint.token_secret.clone(), publish);
-    let watching = follow_mirrors((client, streams), &namespace, config, &handle);
+    let watching = follow_mirrors((client, streams), &namespace, (config, node.as_deref()), &handle);
     tokio::join!(
         syncer.run(stop.clone()),
         serving,
@@ -254,7 +259,7 @@ async fn follow_token(
 async fn follow_mirrors(
     (client, streams): (Client, Client),
     namespace: &str,
-    config: &MirrorConfig,
+    (config, node): (&MirrorConfig, Option<&str>),
     handle: &Handle,
 ) {
     let api = Api::<RepoMirror>::namespaced(client, namespace);
@@ -266,7 +271,7 @@ async fn follow_mirrors(
             Ok(Some(event)) => {
                 note(&mut mirrors, &mut listed, event);
                 if listed {
-                    let (wanted, refused) = wanted(mirrors.values(), config);
+                    let (wanted, refused) = wanted(mirrors.values(), config, node);
                     handle.want(wanted).await;
                     for (name, problem) in refused {
                         let patch = mirrors
@@ -305,6 +310,7 @@ fn note(mirrors: &mut BTreeMap<String, RepoMirror>, listed: &mut bool, event: wa
 fn wanted<'a>(
     mirrors: impl Iterator<Item = &'a RepoMirror>,
     config: &MirrorConfig,
+    node: Option<&str>,
 ) -> (Vec<Wanted>, Vec<(String, String)>) {
     let mut wanted: BTreeMap<String, Wanted> = BTreeMap::new();
     let mut refused = Vec::new();
@@ -332,11 +338,19 @@ fn wanted<'a>(
             lfs: spec.lfs,
             interval: Duration::from_secs(interval.into()),
             credentials: spec.credentials.clone(),
+            requested: requested(mirror, node),
             address,
         };
         wanted.insert(one.address.directory(), one);
     }
     (wanted.into_values().collect(), refused)
+}
+
+/// The last request to fetch a mirror at once, unless this node's syncer has made it: that fetches anyway.
+fn requested(mirror: &RepoMirror, node: Option<&str>) -> Option<String> {
+    let request = mirror.annotations().get(names::ANNOTATION_SYNC_REQUESTED)?;
+    let by = request.split_once(' ').map(|(_, by)| by);
+    (node.is_none() || by != node).then(|| request.clone())
 }
 
 /// The cluster as the syncer knows it.
@@ -369,23 +383,36 @@ impl World for Cluster {
         let api = Api::<RepoMirror>::namespaced(self.client.clone(), &self.namespace);
         // Conditions remember since when they hold.
         let before = match api.get_opt(name).await {
-            Ok(mirror) => mirror.and_then(|mirror| mirror.status).unwrap_or_default().conditions,
-            Err(_) => Vec::new(),
+            Ok(mirror) => mirror.and_then(|mirror| mirror.status).unwrap_or_default(),
+            Err(_) => RepoMirrorStatus::default(),
         };
         let patch = status::patch(report, self.node.as_deref(), &before);
         if patch_status(&api, name, patch).await {
             written.insert(name.clone(), new);
         }
     }
+
+    /// Each node has a syncer, and all of them watch RepoMirrors.
+    async fn pass_on(&self, mirror: &str) {
+        let Some(node) = &self.node else { return };
+        let api = Api::<RepoMirror>::namespaced(self.client.clone(), &self.namespace);
+        let request = format!("{:.3} {node}", Timestamp::now());
+        let patch = json!({ "metadata": { "annotations": { names::ANNOTATION_SYNC_REQUESTED: request } } });
+        if let Err(error) = api.patch(mirror, &field_manager(), &Patch::Merge(patch)).await {
+            let error = bk_ops::report::one_line(&error);
+            tracing::warn!(mirror, error, "other nodes are not told that the mirror is to be fetched");
+        }
+    }
+}
+
+fn field_manager() -> PatchParams {
+    let field_manager = Some(format!("{}-repo-syncer", names::FIELD_MANAGER));
+    PatchParams { field_manager, ..PatchParams::default() }
 }
 
 /// Writes status. Returns whether that worked; the next report tries again.
 async fn patch_status(api: &Api<RepoMirror>, name: &str, patch: serde_json::Value) -> bool {
-    let params = PatchParams {
-        field_manager: Some(format!("{}-repo-syncer", names::FIELD_MANAGER)),
-        ..PatchParams::default()
-    };
-    match api.patch_status(name, &params, &Patch::Merge(patch)).await {
+    match api.patch_status(name, &field_manager(), &Patch::Merge(patch)).await {
         Ok(_) => true,
         Err(kube::Error::Api(status)) if status.code == 404 => false,
         Err(error) => {

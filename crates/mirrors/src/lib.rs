@@ -8,6 +8,7 @@
 //! - [`mirror`]: making, fetching, joining, checking and rebuilding one mirror
 //! - [`schedule`]: which mirror is fetched when
 //! - [`syncer`]: the loop around all of them, with its [`endpoint`] and [`metrics`]
+//! - `webhook`: who calls the endpoint, and which repository they mean
 //! - [`cluster`]: RepoMirrors and Secrets in, status out
 //! - [`borrow`]: a job's checkout out of mirrors
 
@@ -23,6 +24,7 @@ pub mod pack;
 pub mod place;
 pub mod schedule;
 pub mod syncer;
+mod webhook;
 
 /// What this crate can fail with.
 #[derive(Debug, thiserror::Error)]

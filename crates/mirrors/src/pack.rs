@@ -9,6 +9,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use sha1::{Digest, Sha1};
+
 /// The length of an object's name (SHA-1, the format of nearly all repositories).
 const NAME: usize = 20;
 /// The first bytes of an index of the second version.
@@ -77,6 +79,39 @@ fn last(file: &mut File, bytes: usize) -> io::Result<Vec<u8>> {
     let mut read = vec![0; bytes];
     file.read_exact(&mut read)?;
     Ok(read)
+}
+
+/// What is wrong with the content of a repository's packs and indexes: each ends with a sum of all that is before. Everything is read, unless
+/// it is not wanted any more.
+pub fn damage(repository: &Path, is_wanted: impl Fn() -> bool) -> io::Result<Option<String>> {
+    for entry in fs::read_dir(repository.join("objects/pack"))? {
+        let path = entry?.path();
+        let is_summed = path.extension().is_some_and(|ending| ending == "pack" || ending == "idx");
+        if is_summed && !is_as_summed(&path, &is_wanted)? {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            return Ok(Some(format!("{name}: its content is not what its sum says")));
+        }
+    }
+    Ok(None)
+}
+
+fn is_as_summed(path: &Path, is_wanted: &impl Fn() -> bool) -> io::Result<bool> {
+    let mut file = File::open(path)?;
+    let mut left = file.metadata()?.len().saturating_sub(NAME as u64);
+    let mut sum = Sha1::new();
+    let mut buffer = vec![0; 1 << 20];
+    while left > 0 {
+        if !is_wanted() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let part = usize::try_from(left).unwrap_or(usize::MAX).min(buffer.len());
+        file.read_exact(&mut buffer[..part])?;
+        sum.update(&buffer[..part]);
+        left -= part as u64;
+    }
+    let mut written = [0; NAME];
+    file.read_exact(&mut written)?;
+    Ok(sum.finalize().as_slice() == written)
 }
 
 /// Which packs to join, if there are more than `most`: the small ones, so that each that is left is at least twice as large as all

@@ -1,7 +1,12 @@
 //! The loop around all mirrors: starts what is due, a few at once, and tells what came of it.
 
 use std::{
-    collections::BTreeMap, future::Future, panic::AssertUnwindSafe, path::PathBuf, sync::Arc, time::Duration,
+    collections::{BTreeMap, BTreeSet},
+    future::Future,
+    panic::AssertUnwindSafe,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
 };
 
 use bk_api::credentials::GitCredentials;
@@ -47,6 +52,8 @@ pub struct Wanted {
     pub interval: Duration,
     /// With which Secrets.
     pub credentials: Option<GitCredentials>,
+    /// The last request to fetch it at once that somebody has written down; another one is heard.
+    pub requested: Option<String>,
 }
 
 /// What came of a fetch.
@@ -68,6 +75,8 @@ pub trait World: Send + Sync + 'static {
     fn secret(&self, name: &str) -> impl Future<Output = Result<Entries, String>> + Send;
     /// Takes note of what came of a fetch.
     fn report(&self, report: &Report) -> impl Future<Output = ()> + Send;
+    /// Passes on to others that somebody wants a RepoMirror's mirror to be fetched at once.
+    fn pass_on(&self, mirror: &str) -> impl Future<Output = ()> + Send;
 }
 
 /// Where mirrors are and how they are kept.
@@ -133,6 +142,8 @@ pub struct Syncer<W> {
     /// Those who wait for the next run of a mirror, and those who wait for the one that runs.
     waiting: BTreeMap<String, Vec<oneshot::Sender<Result<(), String>>>>,
     served: BTreeMap<String, Vec<oneshot::Sender<Result<(), String>>>>,
+    /// Mirrors whose next run others have been told of.
+    passed_on: BTreeSet<String>,
     wanted: mpsc::Receiver<Vec<Wanted>>,
     asks: mpsc::Receiver<Ask>,
 }
@@ -150,6 +161,7 @@ impl<W: World> Syncer<W> {
             mirrors: BTreeMap::new(),
             waiting: BTreeMap::new(),
             served: BTreeMap::new(),
+            passed_on: BTreeSet::new(),
             wanted,
             asks,
         };
@@ -195,9 +207,13 @@ impl<W: World> Syncer<W> {
         let now = Timestamp::now();
         let intervals = new.iter().map(|(directory, wanted)| (directory.clone(), wanted.interval)).collect();
         self.schedule.set(&intervals, now);
-        // A changed spec shows at once.
+        // A changed spec shows at once, and what is asked for by way of another syncer is done here too.
+        let is_news = |old: &Wanted, wanted: &Wanted| {
+            let is_asked_for = wanted.requested.is_some() && old.requested != wanted.requested;
+            old.generation != wanted.generation || is_asked_for
+        };
         for (directory, wanted) in &new {
-            if self.mirrors.get(directory).is_some_and(|old| old.generation != wanted.generation) {
+            if self.mirrors.get(directory).is_some_and(|old| is_news(old, wanted)) {
                 self.schedule.ask(directory, now);
             }
         }
@@ -217,8 +233,15 @@ impl<W: World> Syncer<W> {
             self.waiting.remove(&directory);
             Err(Declined::Unknown)
         };
+        let is_heard = heard.is_ok();
         // Whoever asked may have gone.
         let _gone = answer.send(heard);
+        if let Some(wanted) = self.mirrors.get(&directory).filter(|_| is_heard)
+            && self.passed_on.insert(directory)
+        {
+            let (world, name) = (self.world.clone(), wanted.name.clone());
+            tokio::spawn(async move { world.pass_on(&name).await });
+        }
     }
 
     fn begin(&mut self, running: &mut JoinSet<(String, Result<(), String>)>, directory: String) {
@@ -227,6 +250,7 @@ impl<W: World> Syncer<W> {
             return;
         };
         let waiting = self.waiting.remove(&directory).unwrap_or_default();
+        self.passed_on.remove(&directory);
         self.served.entry(directory.clone()).or_default().extend(waiting);
         let (settings, world, metrics) = (self.settings.clone(), self.world.clone(), self.metrics.clone());
         running.spawn(async move {

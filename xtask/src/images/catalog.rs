@@ -100,7 +100,7 @@ impl Image {
             Self::Operator | Self::Local => Some(Rootfs {
                 packages: match self {
                     // The keeper of mirrors runs git.
-                    Self::Operator => &["ca-certificates", "git", "openssh-client"],
+                    Self::Operator => &["ca-certificates", "git", "git-lfs", "openssh-client"],
                     _ => &["ca-certificates"],
                 },
                 accounts: &[

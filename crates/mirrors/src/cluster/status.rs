@@ -1,18 +1,20 @@
 //! What a RepoMirror's status says, and when it is worth writing.
 
 use bk_api::{
-    RepoMirror,
-    repo_mirror::{CONDITION_READY, CONDITION_SYNCED},
+    RepoMirror, RepoMirrorStatus,
+    repo_mirror::{CONDITION_READY, CONDITION_SYNCED, NodeMirror},
 };
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::syncer::Report;
 
 /// How old what was written may get if nothing but time has passed: on one node, and on many.
 const RENEWAL: i64 = 60;
 const RENEWAL_ON_NODES: i64 = 300;
+/// A node that has said nothing for so long, and two intervals more, is left out.
+const FORGOTTEN: SignedDuration = SignedDuration::from_hours(24);
 
 /// The part of a status that matters.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,12 +50,12 @@ impl Written {
     }
 }
 
-/// What is merged into the status after a fetch. `before` are the conditions so far.
-pub(super) fn patch(report: &Report, node: Option<&str>, before: &[Condition]) -> Value {
+/// What is merged into the status after a fetch. `before` is the status so far.
+pub(super) fn patch(report: &Report, node: Option<&str>, before: &RepoMirrorStatus) -> Value {
     let Report { wanted, at, result, record } = report;
     let error = result.as_ref().err().cloned();
     let warning = result.as_ref().ok().and_then(|outcome| outcome.warning.clone());
-    let told = Telling { generation: wanted.generation, now: seconds(*at), before };
+    let told = Telling { generation: wanted.generation, now: seconds(*at), before: &before.conditions };
     let ready = match record.as_ref().map(|record| record.damage.as_deref()) {
         None => told.condition(CONDITION_READY, false, "NoMirrorYet", "there is nothing to borrow from yet"),
         Some(Some(damage)) => told.condition(CONDITION_READY, false, "Damaged", damage),
@@ -79,12 +81,27 @@ pub(super) fn patch(report: &Report, node: Option<&str>, before: &[Condition]) -
     if let Ok(outcome) = result {
         status["sizeBytes"] = json!(i64::try_from(outcome.size_bytes).unwrap_or(i64::MAX));
     }
+    let forgotten = before.nodes.iter().filter(|(_, mirror)| is_forgotten(mirror, report));
+    let mut nodes: Map<String, Value> = forgotten.map(|(name, _)| (name.clone(), Value::Null)).collect();
     if let Some(node) = node {
         let last_sync = record.as_ref().map(|record| seconds(record.last_sync));
         let commit = record.as_ref().and_then(|record| Some(record.head.as_ref()?.commit.clone()));
-        status["nodes"] = json!({ node: { "lastSync": last_sync, "commit": commit, "error": error } });
+        let own =
+            json!({ "lastSync": last_sync, "lastAttempt": seconds(*at), "commit": commit, "error": error });
+        nodes.insert(node.to_owned(), own);
+    }
+    if !nodes.is_empty() {
+        status["nodes"] = Value::Object(nodes);
     }
     json!({ "status": status })
+}
+
+/// Whether nobody keeps this mirror any more: the node is gone, or has no syncer. One that is there has said something since.
+fn is_forgotten(mirror: &NodeMirror, report: &Report) -> bool {
+    let last = mirror.last_attempt.as_ref().or(mirror.last_sync.as_ref());
+    let patience =
+        FORGOTTEN.saturating_add(SignedDuration::try_from(report.wanted.interval * 2).unwrap_or_default());
+    last.is_none_or(|last| report.at.duration_since(last.0) > patience)
 }
 
 /// What is merged into the status of a RepoMirror that cannot be kept; nothing if it says so already.

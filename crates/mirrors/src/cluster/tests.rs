@@ -1,6 +1,7 @@
 use bk_api::RepoMirrorSpec;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use rstest::rstest;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::*;
 use crate::{mirror::Outcome, place::Record};
@@ -22,7 +23,7 @@ fn two_of_one_repository_and_nonsense_are_refused() {
         mirror("c", "nonsense"),
         RepoMirror::new("d", suspended),
     ];
-    let (wanted, refused) = wanted(mirrors.iter(), &MirrorConfig::default());
+    let (wanted, refused) = wanted(mirrors.iter(), &MirrorConfig::default(), None);
     assert_eq!(wanted.iter().map(|wanted| wanted.name.as_str()).collect::<Vec<_>>(), ["a"]);
     assert_eq!(wanted[0].interval, Duration::from_mins(1));
     assert_eq!(wanted[0].refs, bk_api::repo_mirror::DEFAULT_REFS);
@@ -42,27 +43,76 @@ fn report(result: Result<(), &str>, damage: Option<&str>, second: i64) -> Report
     };
     let outcome = Outcome { record: record.clone(), size_bytes: 42, packs: 1, rebuilt: None, warning: None };
     let (mut wanted, _) =
-        wanted([mirror("app", "git@github.com:example/app.git")].iter(), &MirrorConfig::default());
+        wanted([mirror("app", "git@github.com:example/app.git")].iter(), &MirrorConfig::default(), None);
     let result = result.map(|()| outcome).map_err(str::to_owned);
     Report { wanted: wanted.remove(0), at: at(second), result, record: Some(record) }
 }
 
+fn nothing() -> RepoMirrorStatus {
+    RepoMirrorStatus::default()
+}
+
+/// Requests of other nodes' syncers count; by hand, anything that is new does.
+#[rstest]
+#[case(None, Some("node-1"), None)]
+#[case(Some("2026-11-18T10:00:00Z node-2"), Some("node-1"), Some("2026-11-18T10:00:00Z node-2"))]
+#[case(Some("2026-11-18T10:00:00Z node-1"), Some("node-1"), None)]
+#[case(Some("now"), Some("node-1"), Some("now"))]
+#[case(Some("now"), None, Some("now"))]
+fn whose_requests_are_heard(
+    #[case] annotation: Option<&str>,
+    #[case] node: Option<&str>,
+    #[case] expected: Option<&str>,
+) {
+    let mut one = mirror("app", "git@github.com:example/app.git");
+    if let Some(text) = annotation {
+        one.annotations_mut().insert(names::ANNOTATION_SYNC_REQUESTED.to_owned(), text.to_owned());
+    }
+    let (wanted, _) = wanted([one].iter(), &MirrorConfig::default(), node);
+    assert_eq!(wanted[0].requested.as_deref(), expected);
+}
+
+/// A day and two intervals of a minute after its last word.
+#[rstest]
+#[case(86_400, true)]
+#[case(86_520, true)]
+#[case(86_521, false)]
+fn nodes_that_say_nothing_for_a_day_are_left_out(#[case] age: i64, #[case] stays: bool) {
+    let now = 1_000_000;
+    let node = |attempt: Option<i64>, sync: Option<i64>| bk_api::repo_mirror::NodeMirror {
+        last_attempt: attempt.map(|second| Time(at(second))),
+        last_sync: sync.map(|second| Time(at(second))),
+        ..Default::default()
+    };
+    let nodes = [
+        ("failing".to_owned(), node(Some(now - 60), Some(1))),
+        ("other".to_owned(), node(Some(now - age), Some(1))),
+        ("former".to_owned(), node(None, Some(now - 60))),
+        ("node-1".to_owned(), node(None, None)),
+    ];
+    let before = RepoMirrorStatus { nodes: nodes.into(), ..nothing() };
+    let patch = status::patch(&report(Ok(()), None, now), Some("node-1"), &before);
+    let patched = patch["status"]["nodes"].as_object().unwrap();
+    let gone: Vec<_> = patched.iter().filter(|(_, node)| node.is_null()).map(|(name, _)| name).collect();
+    assert_eq!(gone, if stays { vec![] } else { vec!["other"] });
+    assert_eq!(patched["node-1"]["commit"], "1234");
+}
+
 #[test]
 fn the_status_after_a_fetch() {
-    insta::assert_yaml_snapshot!(status::patch(&report(Ok(()), None, 1000), None, &[])["status"]);
+    insta::assert_yaml_snapshot!(status::patch(&report(Ok(()), None, 1000), None, &nothing())["status"]);
 }
 
 #[test]
 fn the_status_after_a_failure_on_a_node() {
     let report = report(Err("git fetch failed: no route"), Some("pack-1 is cut off"), 1000);
-    insta::assert_yaml_snapshot!(status::patch(&report, Some("node-1"), &[])["status"]);
+    insta::assert_yaml_snapshot!(status::patch(&report, Some("node-1"), &nothing())["status"]);
 }
 
 #[test]
 fn a_condition_is_as_old_as_its_last_change() {
     let patch = |report: &Report, before: &Value| {
-        let before: Vec<_> =
-            serde_json::from_value(before["status"]["conditions"].clone()).unwrap_or_default();
+        let before: RepoMirrorStatus = serde_json::from_value(before["status"].clone()).unwrap_or_default();
         status::patch(report, None, &before)
     };
     let first = patch(&report(Ok(()), None, 1000), &Value::Null);

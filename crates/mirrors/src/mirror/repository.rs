@@ -3,11 +3,13 @@
 use std::{fs::File, path::PathBuf, time::Duration};
 
 use bk_api::repo_mirror::MirrorHead;
+use tokio_util::sync::CancellationToken;
 
 use super::{Order, refs};
 use crate::{
     Error,
     git::{Git, GitError},
+    pack,
     place::{self, BORROWED_REFS},
 };
 
@@ -76,14 +78,29 @@ impl Repository<'_> {
         fetched.await.err().map(|error| format!("Git LFS: {}", bk_ops::report::one_line(&error)))
     }
 
-    /// Checks that no object is missing that a reference leads to.
+    /// Checks that packs have what they had when they were written, and that no object is missing that a reference leads to.
     pub(super) async fn verify(&self) -> Result<(), Error> {
+        if let Some(damage) = self.damaged_pack().await? {
+            return Err(Error::Corrupt(damage));
+        }
         let check = self.git("fsck").args(["--connectivity-only", "--no-dangling", "--no-progress"]);
         match check.run().await {
             Ok(_) => Ok(()),
             Err(GitError::Failed { complaint, .. }) => Err(Error::Corrupt(complaint)),
             Err(other) => Err(other.into()),
         }
+    }
+
+    async fn damaged_pack(&self) -> Result<Option<String>, Error> {
+        let over = CancellationToken::new();
+        // Whoever is not waited for any more stops reading.
+        let _over = over.clone().drop_guard();
+        let directory = self.directory.clone();
+        let read = tokio::task::spawn_blocking(move || pack::damage(&directory, || !over.is_cancelled()));
+        let what = || format!("read the packs of {}", self.directory.display());
+        let read = tokio::time::timeout(self.timeout, read).await;
+        let read = read.map_err(|late| Error::file(what())(late.into()))?;
+        read.map_err(|panic| Error::file(what())(panic.into()))?.map_err(Error::file(what()))
     }
 
     /// Writes down for borrowers what a clone would have as references. Returns the default branch.

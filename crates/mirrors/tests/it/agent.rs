@@ -1,4 +1,4 @@
-//! The real agent goes on with a prepared checkout: `BUILDKITE_AGENT_PROGRAM=… cargo test -p bk-mirrors --test it -- --ignored agent`.
+//! The real agent goes on with a prepared checkout: `cargo xtask test --only unit --ignored --filter agent`.
 
 use std::{path::Path, process::Command};
 

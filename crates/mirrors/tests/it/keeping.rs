@@ -3,11 +3,13 @@
 use std::{
     collections::BTreeMap,
     fs,
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
     time::Duration,
 };
 
 use bk_mirrors::{Error, borrow::Loan, mirror};
+use rstest::rstest;
 
 use crate::{
     origin::{command, git},
@@ -22,14 +24,26 @@ fn packs(repository: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-fn cut_off(file: &Path) {
-    // git writes its packs read-only.
+/// Opens a file that git has written, read-only as it does.
+fn writable(file: &Path) -> fs::File {
     let mut permissions = fs::metadata(file).unwrap().permissions();
     #[allow(clippy::permissions_set_readonly_false, reason = "a test's own file")]
     permissions.set_readonly(false);
     fs::set_permissions(file, permissions).unwrap();
+    fs::File::options().read(true).write(true).open(file).unwrap()
+}
+
+fn cut_off(file: &Path) {
     let length = fs::metadata(file).unwrap().len();
-    fs::File::options().write(true).open(file).unwrap().set_len(length / 2).unwrap();
+    writable(file).set_len(length / 2).unwrap();
+}
+
+/// Changes one byte in the middle.
+fn flip(file: &Path) {
+    let middle = fs::metadata(file).unwrap().len() / 2;
+    let (file, mut byte) = (writable(file), [0]);
+    file.read_exact_at(&mut byte, middle).unwrap();
+    file.write_all_at(&[!byte[0]], middle).unwrap();
 }
 
 #[tokio::test]
@@ -199,6 +213,31 @@ async fn a_pack_that_is_cut_off_is_noticed_and_the_mirror_made_anew() {
     scene.pass(i64::from(scene.rules.gc.grace_seconds));
     scene.sync("app").await.unwrap();
     assert!(!damaged.exists());
+}
+
+#[rstest]
+#[case("pack")]
+#[case("idx")]
+#[tokio::test]
+async fn a_byte_that_has_changed_is_found_by_the_check_and_the_mirror_made_anew(#[case] ending: &str) {
+    let mut scene = Scene::new().await;
+    let app = scene.origin.create("app");
+    // A file that no delta makes small, so that the middle of the pack is in it; and none that a fetch has to read.
+    let numbers = (0_u64..20_000).map(|number| number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+    let noise = numbers.map(|number| number.to_string()).collect::<Vec<_>>().concat();
+    app.commit("noise", &noise);
+    app.push(&["main"]);
+    scene.sync("app").await.unwrap();
+    let damaged = scene.repository("app");
+    scene.pass(1);
+    assert_eq!(scene.sync("app").await.unwrap().rebuilt, None);
+    let [pack] = &packs(&damaged)[..] else { panic!("one pack") };
+    flip(&pack.with_extension(ending));
+    scene.pass(i64::from(scene.rules.gc.verify_seconds));
+    let rebuilt = scene.sync("app").await.unwrap().rebuilt.expect("it is noticed");
+    assert!(rebuilt.contains(&format!(".{ending}: its content is not what its sum says")), "{rebuilt}");
+    git(&scene.repository("app"), &["fsck", "--strict"]);
+    assert_eq!(git(&scene.repository("app"), &["show", "main:noise"]), noise);
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Files of Git LFS, with the real program: `cargo test -p bk-mirrors --test it -- --ignored lfs`.
+//! Files of Git LFS, with the real program; `cargo xtask test` installs it.
 
 use std::fs;
 
@@ -10,7 +10,6 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "needs git-lfs"]
 async fn files_of_the_default_branch_are_borrowed_too() {
     let scene = Scene::new().await;
     let app = scene.origin.create("app");

@@ -5,6 +5,7 @@
 //! - [`readers`]: twenty borrowers at work while everything changes
 //! - [`access`]: credentials, and servers that do not answer
 //! - [`agent`]: the real agent on prepared checkouts; not run by default
+//! - [`lfs`]: files of Git LFS
 //! - [`port`]: the endpoint that asks for a fetch
 //! - [`large`]: what it saves, measured; not run by default
 

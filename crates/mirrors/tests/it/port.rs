@@ -15,7 +15,8 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::scene::Scene;
 
-struct Reports(mpsc::UnboundedSender<Report>);
+/// Takes reports, and requests that are passed on.
+struct Reports(mpsc::UnboundedSender<Report>, mpsc::UnboundedSender<String>);
 
 impl World for Reports {
     async fn secret(&self, name: &str) -> Result<Entries, String> {
@@ -25,12 +26,17 @@ impl World for Reports {
     async fn report(&self, report: &Report) {
         let _ended = self.0.send(report.clone());
     }
+
+    async fn pass_on(&self, mirror: &str) {
+        let _ended = self.1.send(mirror.to_owned());
+    }
 }
 
 struct Service {
     scene: Scene,
     handle: Handle,
     reports: mpsc::UnboundedReceiver<Report>,
+    passed_on: mpsc::UnboundedReceiver<String>,
     url: String,
     client: reqwest::Client,
     _stop: DropGuard,
@@ -39,6 +45,7 @@ struct Service {
 impl Service {
     async fn start(scene: Scene) -> Self {
         let (sender, reports) = mpsc::unbounded_channel();
+        let (pass_on, passed_on) = mpsc::unbounded_channel();
         let settings = Settings {
             root: scene.mirrors.path().to_owned(),
             private: scene.workspace.path().to_owned(),
@@ -46,7 +53,7 @@ impl Service {
             rules: scene.rules,
         };
         let metrics = Metrics::default();
-        let (syncer, handle) = Syncer::new(settings, Reports(sender), metrics.clone());
+        let (syncer, handle) = Syncer::new(settings, Reports(sender, pass_on), metrics.clone());
         let stop = CancellationToken::new();
         tokio::spawn(syncer.run(stop.clone()));
         let (_, token) = watch::channel(Some(Arc::new(SecretString::from("right".to_owned()))));
@@ -55,7 +62,7 @@ impl Service {
         let app = endpoint::routes(Endpoint { syncer: handle.clone(), token, metrics });
         tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         let client = bk_ops::http::client("test", Duration::from_secs(30)).unwrap();
-        Self { scene, handle, reports, url, client, _stop: stop.drop_guard() }
+        Self { scene, handle, reports, passed_on, url, client, _stop: stop.drop_guard() }
     }
 
     fn wanted(&self, name: &str) -> Wanted {
@@ -67,7 +74,15 @@ impl Service {
             lfs: false,
             interval: Duration::from_hours(1),
             credentials: None,
+            requested: None,
         }
+    }
+
+    /// What a webhook gets that has this header.
+    async fn hook(&self, (name, value): (&str, &str), body: String) -> (StatusCode, String) {
+        let call = self.client.post(format!("{}/sync", self.url)).query(&[("wait", "20")]);
+        let answer = call.header(name, value).body(body).send().await.unwrap();
+        (answer.status(), answer.text().await.unwrap())
     }
 
     async fn sync(&self, token: &str, query: &[(&str, &str)], body: String) -> (StatusCode, String) {
@@ -107,6 +122,91 @@ async fn whoever_knows_the_token_gets_a_fetch() {
         service.client.get(format!("{}/metrics", service.url)).send().await.unwrap().text().await.unwrap();
     assert!(page.contains("buildkite_repo_mirror_failing{mirror=\"app\"} 0"), "{page}");
     assert!(page.contains("buildkite_repo_mirror_age_seconds{mirror=\"app\"}"), "{page}");
+}
+
+/// As GitHub does it.
+fn signature(secret: &str, body: &str) -> String {
+    let key = ring::hmac::Key::new(ring::hmac::HMAC_SHA256, secret.as_bytes());
+    let sum = ring::hmac::sign(&key, body.as_bytes());
+    let digits: Vec<String> = sum.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("sha256={}", digits.concat())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn webhooks_of_github_and_gitlab_get_a_fetch() {
+    let mut service = Service::start(Scene::new().await).await;
+    let app = service.scene.origin.create("app");
+    service.handle.want(vec![service.wanted("app")]).await;
+    service.reports.recv().await.unwrap();
+    let url = service.scene.origin.url("app");
+    let commits: Vec<_> =
+        (0..2000).map(|n| serde_json::json!({ "id": n, "message": "x".repeat(100) })).collect();
+    let github = serde_json::json!({
+        "ref": "refs/heads/main", "commits": commits,
+        "repository": { "clone_url": url, "ssh_url": "git@elsewhere:app.git" },
+    });
+    let github = github.to_string();
+    assert!(github.len() > 64 << 10, "pushes are larger than other calls");
+    let form: String =
+        format!("payload={}", form_urlencoded::byte_serialize(github.as_bytes()).collect::<String>());
+    let gitlab = serde_json::json!({
+        "object_kind": "push", "project": { "git_ssh_url": "git@elsewhere:app.git", "git_http_url": url },
+    });
+    let gitlab = gitlab.to_string();
+    let hooks = [
+        ("x-hub-signature-256", signature("right", &github), github.clone()),
+        ("x-hub-signature-256", signature("right", &form), form),
+        ("x-gitlab-token", "right".to_owned(), gitlab.clone()),
+    ];
+    for (number, (header, value, body)) in hooks.into_iter().enumerate() {
+        let newest = app.commit("more", &number.to_string());
+        app.push(&["main"]);
+        let (status, text) = service.hook((header, &value), body).await;
+        assert_eq!(status, StatusCode::OK, "{header}: {text}");
+        assert_eq!(service.scene.record("app").head.unwrap().commit, newest);
+    }
+    for (header, value, body) in [
+        ("x-hub-signature-256", signature("wrong", &github), github.clone()),
+        ("x-hub-signature-256", signature("right", "another"), github),
+        ("x-gitlab-token", "wrong".to_owned(), gitlab),
+    ] {
+        assert_eq!(service.hook((header, &value), body).await.0, StatusCode::UNAUTHORIZED, "{header}");
+    }
+    let unnamed = r#"{"zen": "Design for failure."}"#.to_owned();
+    let signed = signature("right", &unnamed);
+    assert_eq!(service.hook(("x-hub-signature-256", &signed), unnamed).await.0, StatusCode::BAD_REQUEST);
+    let endless = "x".repeat(9 << 20);
+    assert_eq!(service.hook(("x-gitlab-token", "right"), endless).await.0, StatusCode::PAYLOAD_TOO_LARGE);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_is_passed_on_once_for_a_fetch_and_one_that_was_is_heard() {
+    let mut service = Service::start(Scene::new().await).await;
+    let app = service.scene.origin.create("app");
+    service.handle.want(vec![service.wanted("app")]).await;
+    service.reports.recv().await.unwrap();
+    let url = service.scene.origin.url("app");
+    let (status, text) = service.sync("right", &[("url", &url), ("wait", "20")], String::new()).await;
+    assert_eq!(status, StatusCode::OK, "{text}");
+    assert_eq!(service.passed_on.recv().await.as_deref(), Some("app"));
+    service.reports.recv().await.unwrap();
+
+    // Another node's syncer has written it down.
+    let newest = app.commit("more", "more");
+    app.push(&["main"]);
+    let requested = Some("2026-11-18T10:00:00.000Z node-2".to_owned());
+    service.handle.want(vec![Wanted { requested: requested.clone(), ..service.wanted("app") }]).await;
+    assert!(service.reports.recv().await.unwrap().result.is_ok());
+    assert_eq!(service.scene.record("app").head.unwrap().commit, newest);
+    // The same again is no news, and neither is its end.
+    for requested in [requested, None] {
+        service.handle.want(vec![Wanted { requested, ..service.wanted("app") }]).await;
+    }
+    let (_, _) = service.sync("right", &[("url", &url), ("wait", "20")], String::new()).await;
+    service.reports.recv().await.unwrap();
+    assert!(service.reports.try_recv().is_err(), "one fetch, for whoever asked last");
+    assert_eq!(service.passed_on.recv().await.as_deref(), Some("app"));
+    assert!(service.passed_on.try_recv().is_err(), "what was heard from others is not passed on");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -161,6 +161,9 @@ signs! {
     "no node", Late,
     r#"{ conditions: [{ type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/3 nodes are available: 3 Insufficient cpu.' }] }"#
         => Unschedulable "waiting for a node (Unschedulable: 0/3 nodes are available: 3 Insufficient cpu.)" "-1";
+    "no claim", Late,
+    r#"{ conditions: [{ type: PodScheduled, status: 'False', reason: Unschedulable, message: '0/1 nodes are available: persistentvolumeclaim "repo-mirrors" not found.' }] }"#
+        => Unschedulable "persistentvolumeclaim \"repo-mirrors\" not found." "-1";
     "a start that takes its time", Late,
     r#"{ containerStatuses: [{ name: container-0, state: { waiting: { reason: ContainerCreating } } }], initContainerStatuses: [{ name: database, started: true, state: { running: {} } }, { name: prepare, state: { terminated: { exitCode: 0 } } }] }"#
         => StartTimeout "waiting for container checkout" "-1";
