@@ -129,7 +129,7 @@
 {{- end }}
 
 {{- define "buildkite-operator.rules.syncer.secrets" -}}
-# Those that RepoMirrors and the endpoint name.
+# The Secrets that RepoMirrors and the endpoint name: add yours.
 - apiGroups: [""]
   resources: [secrets]
   resourceNames: [{{ join ", " .Values.repoSyncer.secrets }}]

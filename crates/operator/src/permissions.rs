@@ -172,7 +172,7 @@ pub fn syncer_in_job_namespace() -> Vec<Permission> {
 /// Which Secrets it may read there.
 pub fn syncer_secrets(names: Vec<String>) -> Vec<Permission> {
     vec![Permission {
-        why: "Those that RepoMirrors and the endpoint name.",
+        why: "The Secrets that RepoMirrors and the endpoint name: add yours.",
         group: "",
         resources: &["secrets"],
         names,

@@ -207,3 +207,61 @@ fn mirrors_on_each_node() {
         json!({ "init": spec["initContainers"], "volumes": spec["volumes"] })
     );
 }
+
+#[test]
+fn a_syncer_that_listens_is_watched() {
+    let mirrors = "repoSyncer: {enabled: true}, serviceMonitor: {enabled: true}, podMonitor: {enabled: true}";
+    let config = "{job_namespace: jobs, repo_syncer_config: {layout: nodeLocal, hostPath: /mirrors, endpoint: {listen: '0.0.0.0:8081'}}}";
+    let objects = render(&format!("{{{mirrors}, config: {config}}}"));
+    for kind in ["ServiceMonitor", "PodMonitor"] {
+        let monitors = of_kind(&objects, kind);
+        let own = monitors
+            .iter()
+            .find(|monitor| monitor["metadata"]["name"].as_str().unwrap().ends_with("-repo-syncer"));
+        let spec = &own.unwrap()["spec"];
+        assert_eq!(spec["namespaceSelector"]["matchNames"], json!(["jobs"]));
+        let service = of_kind(&objects, "Service")
+            .into_iter()
+            .find(|service| service["metadata"]["namespace"] == "jobs")
+            .unwrap();
+        for (label, value) in spec["selector"]["matchLabels"].as_object().unwrap() {
+            assert_eq!(&service["metadata"]["labels"][label], value, "{label} is on what is scraped");
+        }
+    }
+    let silent = render(&format!(
+        "{{{mirrors}, config: {{repo_syncer_config: {{layout: nodeLocal, hostPath: /mirrors}}}}}}"
+    ));
+    assert_eq!(of_kind(&silent, "PodMonitor").len(), 1, "nothing answers there");
+}
+
+/// cert-manager makes the certificate, puts it where the operator looks, and has the configurations trust it.
+#[test]
+fn certificates_of_cert_manager() {
+    let objects = render(
+        "{webhook: {enabled: true, certManager: {enabled: true, issuerRef: {name: ours, kind: ClusterIssuer}}}}",
+    );
+    let certificate = only(&objects, "Certificate");
+    let pod = &only(&objects, "Deployment")["spec"]["template"]["spec"];
+    let configurations = ["ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"];
+    assert_yaml_snapshot!(
+        "cert-manager",
+        json!({
+            "certificate": certificate["spec"],
+            "args": pod["containers"][0]["args"],
+            "mounts": pod["containers"][0]["volumeMounts"],
+            "volumes": pod["volumes"],
+            "annotations": configurations.map(|kind| only(&objects, kind)["metadata"]["annotations"].clone()),
+            "clusterRole": only(&objects, "ClusterRole")["rules"],
+        })
+    );
+    assert!(of_kind(&objects, "Issuer").is_empty(), "there is one");
+    let objects = render("{webhook: {enabled: true, certManager: {enabled: true}}}");
+    let issuer = only(&objects, "Issuer");
+    assert_eq!(issuer["spec"], json!({"selfSigned": {}}));
+    assert_eq!(only(&objects, "Certificate")["spec"]["issuerRef"]["name"], issuer["metadata"]["name"]);
+    assert!(
+        of_kind(&objects, "Secret")
+            .iter()
+            .all(|secret| secret["metadata"]["name"] != "ci-buildkite-operator")
+    );
+}
