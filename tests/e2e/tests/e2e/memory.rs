@@ -1,6 +1,7 @@
 //! Containers that use more memory than their limit, and a kernel that really kills them.
 
-use bk_e2e::{SAY_WHEN, World, run::PROMPT, scenario};
+use anyhow::ensure;
+use bk_e2e::{SAY_WHEN, World, eventually, run::PROMPT, scenario};
 
 /// Grows until it is killed.
 const GROW: &str = "tail /dev/zero";
@@ -88,6 +89,66 @@ async fn an_agent_that_runs_out_of_memory_is_the_operators_own_affair() {
         let end = world.submit(step).await?.end().await?;
         end.assert_refused("AgentOutOfMemory").assert_detail("agent");
         assert!(end.pods.len() > 1, "it was placed again: {end:?}");
+        Ok(())
+    })
+    .await;
+}
+
+/// The kubelet starts it again; the job goes on, and Buildkite hears of it meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sidecar_that_runs_out_of_memory_while_the_job_runs_is_reported_and_the_job_passes() {
+    scenario(async |world| {
+        let _operator = world.operator().await?;
+        let mount = "volumeMounts: [{name: shared, mountPath: /shared}]";
+        let sidecar = format!(
+            "{{name: db, image: 'IMAGE', restartPolicy: Always, resources: {{limits: {{memory: 32Mi}}}}, {mount}, \
+             command: [sh, -c, 'until [ -e /shared/grow ]; do sleep 0.1; done; rm /shared/grow; exec {GROW}']}}"
+        );
+        let command = "echo on its way; touch /shared/grow; until [ -e /shared/go ]; do sleep 0.1; done; echo again";
+        let spec = format!(
+            "volumes: [{{name: shared, emptyDir: {{}}}}], initContainers: [{sidecar}], \
+             containers: [{{image: 'IMAGE', command: ['{command}'], {mount}}}]"
+        );
+        let run = world.submit(&step(world, &spec)).await?;
+        run.output("on its way\r\n").await?;
+        eventually("Buildkite hears of the sidecar while the job runs", async || {
+            let job = world.buildkite.job(run.id).await?;
+            let mut details = job.events.iter().filter_map(|event| event.detail.as_deref());
+            let is_told = details.any(|detail| detail.contains("OutOfMemory") && detail.contains("sidecar db"));
+            ensure!(is_told && job.job_state == "running", "{job:?}");
+            Ok(Some(()))
+        })
+        .await?;
+        let go = ["exec", &run.name, "-c", "container-0", "--", "touch", "/shared/go"];
+        world.cluster.kubectl(&go, None)?;
+        let job = world.buildkite.ended(run.id).await?;
+        assert_eq!((job.job_state.as_str(), job.exit_status), ("finished", Some(0)), "{job:?}");
+        world.cluster.no_pods().await
+    })
+    .await;
+}
+
+/// Its memory is filled with a file, which makes no process larger, and it is the one that is offered to the kernel.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_runs_out_of_memory_while_the_job_runs_is_lost_for_that_reason() {
+    scenario(async |world| {
+        let _operator = world.operator().await?;
+        let memory = "{name: agent, resources: {requests: {memory: 64Mi}, limits: {memory: 64Mi}}}";
+        let step = format!(
+            "{{plugins: [{{kubernetes: {{podSpec: {{containers: [{{image: '{}', command: ['echo on its way; sleep 600']}}]}}, \
+             podSpecPatch: {{containers: [{memory}]}}}}}}]}}",
+            world.environment.toolbox_image
+        );
+        let run = world.submit(&step).await?;
+        run.output("on its way\r\n").await?;
+        let grow = "for dir in /proc/[0-9]*; do \
+                    [ \"$(cat $dir/comm)\" != buildkite-agent ] || echo 1000 > $dir/oom_score_adj; \
+                    done; dd if=/dev/zero of=/dev/shm/x bs=64k";
+        // It is killed with the container.
+        drop(world.cluster.try_kubectl(&["exec", &run.name, "-c", "agent", "--", "sh", "-c", grow], None)?);
+        let end = run.end().await?;
+        end.assert_failed("AgentOutOfMemory").assert_told("AgentOutOfMemory").assert_detail("agent");
+        assert_eq!(end.pods.len(), 1, "nothing is run twice: {end:?}");
         Ok(())
     })
     .await;
