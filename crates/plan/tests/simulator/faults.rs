@@ -156,6 +156,10 @@ impl World {
     }
 
     fn evict(&mut self, pod: PodId) {
+        // The kubelet leaves alone what has ended: nothing runs there that it could stop.
+        if self.stored(pod).is_some_and(|stored| stored.facts.failed) {
+            return;
+        }
         if self.random.chance(50) {
             let exit = self.random.between(0, 2) * 137;
             self.report(pod, i32::try_from(exit).expect("small"));

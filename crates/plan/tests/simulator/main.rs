@@ -130,7 +130,8 @@ fn one_history() {
 
 #[test]
 fn the_spawner_never_takes_more_than_there_is_room_for() {
-    on_all_cores(2_000, |next, histories| {
+    let histories = variable("HISTORIES").unwrap_or(HISTORIES);
+    on_all_cores(histories, |next, histories| {
         loop {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= histories {

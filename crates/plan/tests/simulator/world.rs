@@ -139,7 +139,9 @@ impl World {
         let job = any_job(&mut random);
         let outage = if random.chance(10) {
             let begin = random.between(0, 30_000);
-            begin..begin + random.span(120_000)
+            // Most are over in two minutes, and some last an hour.
+            let length = if random.chance(10) { 3_600_000 } else { random.span(120_000) };
+            begin..begin + length
         } else {
             0..0
         };
