@@ -1,5 +1,7 @@
 //! `cargo xtask test`: everything that has to hold.
 
+use std::fs;
+use std::io::ErrorKind;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -14,18 +16,40 @@ const CLUSTER: &str = "test";
 /// Where the cluster's logs are kept if something fails on it: shown, they would hide what failed.
 const CLUSTER_LOGS: &str = "target/e2e/cluster";
 
+/// Which end-to-end tests were left out of the run against an installation.
+const LEFT_OUT: &str = "target/e2e/left-out.txt";
+/// The end-to-end tests that every run repeats against an installation by Helm: one for each part of a job's life that the chart has
+/// a say in. `--installed` runs all that can be.
+const SHARE: [&str; 12] = [
+    "buildkite_jobs::a_job_with_a_checkout_passes_and_leaves_nothing",
+    "buildkite_jobs::an_exit_status_arrives_as_it_is",
+    "cancel::a_running_job_stops",
+    "commands::the_operator_cannot_do_more_than_its_role_says",
+    "environments::a_job_without_a_command_runs_its_environments",
+    "images::an_image_is_pulled_with_the_pods_credentials",
+    "job_files::a_sidecar_sends_on_what_a_failed_job_leaves",
+    "job_files::what_a_failed_job_has_written_is_there",
+    "kubectl_jobs::a_standalone_job_runs_without_buildkite",
+    "logs::output_and_files_of_a_job_arrive_complete_and_in_order",
+    "pipelines::options_by_variables_are_honoured",
+    "workloads::a_buildkite_job_runs_in_a_job",
+];
+
 /// What to run.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Run these parts alone.
     #[arg(long, value_name = "PART", value_delimiter = ',')]
     only: Vec<Part>,
-    /// Run the tests with the agent and the end-to-end tests whose names contain this.
+    /// Run the tests with the agent and the end-to-end tests whose names contain this; with --ignored, also others.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
     /// Run those of them that take long, which are left out otherwise, and no others.
     #[arg(long)]
     ignored: bool,
+    /// Run the end-to-end tests against an installation by Helm, those that need no process of the operator's.
+    #[arg(long)]
+    installed: bool,
     /// Leave the cluster running afterwards, for a look around or another run with this option, which uses it again.
     #[arg(long)]
     keep: bool,
@@ -64,6 +88,11 @@ impl Args {
         self.ignored.then_some("--ignored").into_iter().chain(self.filter.as_deref())
     }
 
+    /// Whether all end-to-end tests are to run.
+    fn wants_all(&self) -> bool {
+        self.filter.is_none() && !self.ignored
+    }
+
     /// Whether a cluster is needed.
     fn wants_cluster(&self) -> bool {
         self.wants(Part::Demo) || self.wants(Part::E2e)
@@ -90,7 +119,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         passed.time("docs", documents)?;
     }
     if args.wants(Part::Unit) {
-        passed.time("unit", unit)?;
+        passed.time("unit", || unit(args))?;
     }
     if args.wants(Part::Agent) {
         passed.time("agent", || agent(args))?;
@@ -126,7 +155,13 @@ fn documents() -> Result<()> {
     docs::build()
 }
 
-fn unit() -> Result<()> {
+fn unit(args: &Args) -> Result<()> {
+    if args.ignored {
+        // One after the other: they measure.
+        let mut command = cargo_test(&["--test", "it", "--", "--test-threads=1", "--nocapture"]);
+        command.args(args.chosen()).env("BUILDKITE_AGENT_PROGRAM", deps::agent()?);
+        return check("running what takes long of what needs no cluster", &mut command);
+    }
     // Shim tests run the program that ships, not a debug build of it.
     let shim = binaries::shim()?;
     let mut command = cargo_test(&["--quiet"]);
@@ -146,6 +181,7 @@ fn agent(args: &Args) -> Result<()> {
     // The tests mostly wait for agents, so more of them than there are cores run at once.
     command.arg("--test-threads=8").args(args.chosen());
     command.env("E2E_AGENT", deps::agent()?).env("BUILDKITE_SHIM", binaries::shim()?);
+    command.env("E2E_LOCAL", binaries::local()?);
     check("running the tests with the real agent", &mut command)
 }
 
@@ -191,23 +227,65 @@ fn with_cluster(args: &Args, passed: &mut Passed) -> Result<()> {
         progress::note("==== rehearsing the demo");
         passed.time("demo", || demo::rehearse(&cluster, &images))?;
     }
-    if args.wants(Part::E2e) {
-        passed.time("e2e", || end_to_end(args, &cluster, &images))?;
+    if args.wants(Part::E2e) && !args.installed {
+        let label = "running the end-to-end tests";
+        passed.time("e2e", || on_stage(label, &mut end_to_end(args), (&cluster, &images), args))?;
+    }
+    if args.wants(Part::E2e) && (args.installed || args.wants_all()) {
+        passed.time("installed", || installed(args, (&cluster, &images)))?;
     }
     Ok(())
 }
 
-fn end_to_end(args: &Args, cluster: &cluster::Running, images: &[Built]) -> Result<()> {
+/// The end-to-end tests that are asked for.
+fn end_to_end(args: &Args) -> Command {
     let mut command = cargo_test(&["--test", "e2e", "--"]);
     // The tests mostly wait for the cluster, so more of them than there are cores run at once.
     command.arg("--test-threads=4").args(args.chosen());
+    command
+}
+
+fn on_stage(
+    label: &str,
+    command: &mut Command,
+    (cluster, images): (&cluster::Running, &[Built]),
+    args: &Args,
+) -> Result<()> {
     // The way through the runtime says nothing, and hides why a test failed.
     command.env("RUST_BACKTRACE", "0");
-    stage::describe(&mut command, cluster, images, &binaries::operator()?)?;
+    stage::describe(command, cluster, images, &binaries::operator()?)?;
     if args.ignored {
         command.env("E2E_ELASTICSEARCH", deps::elasticsearch()?);
     }
-    check("running the end-to-end tests", &mut command)
+    check(label, command)
+}
+
+/// The end-to-end tests once more, against what Helm installs: those that are asked for, or a share of them.
+fn installed(args: &Args, stage: (&cluster::Running, &[Built])) -> Result<()> {
+    let list = workspace().join(LEFT_OUT);
+    match fs::remove_file(&list) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("removing {LEFT_OUT}"));
+        }
+        _ => {}
+    }
+    let mut command = end_to_end(args);
+    if !args.installed {
+        command.args(SHARE);
+    }
+    on_stage(
+        "running end-to-end tests against an installation by Helm",
+        command.env("E2E_INSTALLED", "helm"),
+        stage,
+        args,
+    )?;
+    let left_out = fs::read_to_string(&list).unwrap_or_default().lines().count();
+    if left_out > 0 {
+        progress::note(&format!(
+            "{left_out} of them were left out, as they need a process of the operator's: {LEFT_OUT}"
+        ));
+    }
+    Ok(())
 }
 
 /// `cargo test` for the whole workspace, whatever is run of it: with fewer packages cargo would choose other features
@@ -246,8 +324,6 @@ impl Passed {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
-
     use super::*;
 
     /// `make` asks for the same versions, which it reads from these files.
@@ -269,6 +345,16 @@ mod tests {
             read("README.md").contains(&format!("Rust {rust} and Go {go} or newer")),
             "Rust {rust}, Go {go}"
         );
+    }
+
+    #[test]
+    fn the_share_that_is_run_against_an_installation_exists() {
+        for name in SHARE {
+            let (module, test) = name.split_once("::").unwrap();
+            let file = workspace().join("tests/e2e/tests/e2e").join(module).with_extension("rs");
+            let tests = fs::read_to_string(file).unwrap();
+            assert!(tests.contains(&format!("async fn {test}(")), "{name}");
+        }
     }
 
     #[test]

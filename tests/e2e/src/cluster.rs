@@ -1,6 +1,7 @@
 //! A namespace of the test's own on the cluster, with the operator's service account in it.
 
 use std::{
+    collections::BTreeMap,
     io::Write,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -38,22 +39,29 @@ static CRDS: OnceCell<()> = OnceCell::const_new();
 pub struct Cluster {
     /// Its name.
     pub namespace: String,
+    /// The operator's own namespace: the same, unless it is installed by Helm.
+    pub home: String,
     /// The administrator's client.
     pub client: Client,
     environment: Environment,
 }
 
 impl Cluster {
-    /// Makes a namespace with the operator's service account and permissions.
+    /// Makes a namespace with the operator's service account and permissions, unless Helm is to bring them.
     pub async fn prepare(environment: &Environment) -> Result<Self> {
         let kubeconfig = Kubeconfig::read_from(&environment.kubeconfig)?;
         let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
         let namespace = format!("e2e-{}", &Uuid::new_v4().simple().to_string()[..12]);
-        let cluster = Self { namespace, client: Client::try_from(config)?, environment: environment.clone() };
+        // Quotas, policies and counts of a test are about its jobs, not about the operator's pods.
+        let home = if environment.installed { format!("{namespace}-operator") } else { namespace.clone() };
+        let client = Client::try_from(config)?;
+        let cluster = Self { namespace, home, client, environment: environment.clone() };
         CRDS.get_or_try_init(async || cluster.install_crds()).await?;
         let namespaces = Api::<Namespace>::all(cluster.client.clone());
         namespaces.create(&PostParams::default(), &named::<Namespace>(&cluster.namespace)).await?;
-        cluster.kubectl(&["apply", "-f", RBAC], None)?;
+        if !environment.installed {
+            cluster.kubectl(&["apply", "-f", RBAC], None)?;
+        }
         Ok(cluster)
     }
 
@@ -88,6 +96,12 @@ impl Cluster {
         Ok(())
     }
 
+    /// What the test has configured, by key.
+    pub async fn configured(&self) -> Result<BTreeMap<String, String>> {
+        let config = self.config_maps().get_opt(CONFIG_MAP).await?;
+        Ok(config.and_then(|config| config.data).unwrap_or_default())
+    }
+
     fn config_maps(&self) -> Api<ConfigMap> {
         Api::namespaced(self.client.clone(), &self.namespace)
     }
@@ -95,7 +109,7 @@ impl Cluster {
     /// Writes a kubeconfig with the operator's service account's permissions and nothing more, for the API server or a
     /// way to it.
     pub async fn operator_kubeconfig(&self, directory: &Path, way: Option<&str>) -> Result<PathBuf> {
-        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.namespace);
+        let accounts = Api::<ServiceAccount>::namespaced(self.client.clone(), &self.home);
         let request = TokenRequest { spec: TokenRequestSpec::default(), ..TokenRequest::default() };
         let token = accounts.create_token_request(SERVICE_ACCOUNT, &PostParams::default(), &request).await?;
         let token = token.status.context("the API server answers with a token")?.token;
@@ -117,7 +131,7 @@ impl Cluster {
 
     /// The operator, as the API server calls it.
     pub fn operator_user(&self) -> String {
-        format!("system:serviceaccount:{}:{SERVICE_ACCOUNT}", self.namespace)
+        format!("system:serviceaccount:{}:{SERVICE_ACCOUNT}", self.home)
     }
 
     /// Runs kubectl in the namespace as the administrator; fails if it does.
@@ -209,9 +223,13 @@ impl Cluster {
         .await
     }
 
-    /// Deletes the namespace; what is in it goes with it, later.
+    /// Deletes the namespace, and the operator's; what is in them goes with them, later.
     pub async fn remove(&self) -> Result<()> {
         let namespaces = Api::<Namespace>::all(self.client.clone());
+        // A test need not have started an operator.
+        if self.home != self.namespace && namespaces.get_opt(&self.home).await?.is_some() {
+            namespaces.delete(&self.home, &DeleteParams::default()).await?;
+        }
         namespaces.delete(&self.namespace, &DeleteParams::default()).await?;
         Ok(())
     }

@@ -5,6 +5,7 @@ use std::{
     any::Any,
     fmt::Write as _,
     fs,
+    io::Write as _,
     path::{Path, PathBuf},
 };
 
@@ -18,6 +19,9 @@ const DIRECTORY: &str = "target/e2e";
 /// How much of the operator's log is printed, and of each line of it.
 const LOG_LINES: usize = 25;
 const LINE_LENGTH: usize = 300;
+
+/// The tests that were left out, a line each. `cargo xtask test` counts them.
+const LEFT_OUT: &str = "left-out.txt";
 
 /// What was on the namespace when the test failed.
 const QUESTIONS: [&[&str]; 5] = [
@@ -51,7 +55,10 @@ pub fn panic_message(panic: &(dyn Any + Send)) -> String {
 fn keep(world: &World, failure: &str) -> Result<PathBuf> {
     let mut report = format!("{failure}\n\n==== the operator's log\n{}", world.operator_log());
     writeln!(report, "==== notes\n{}", world.notes())?;
-    for args in QUESTIONS {
+    let home = world.cluster.home.as_str();
+    let pods: &[&[&str]] =
+        if world.environment.installed { &[&["describe", "pods", "--namespace", home]] } else { &[] };
+    for args in QUESTIONS.iter().chain(pods) {
         writeln!(report, "==== kubectl {}", args.join(" "))?;
         match world.cluster.try_kubectl(args, None) {
             Ok(output) => {
@@ -61,13 +68,28 @@ fn keep(world: &World, failure: &str) -> Result<PathBuf> {
             Err(error) => writeln!(report, "{error:#}")?,
         }
     }
-    // A test runs in a thread that is called like it.
-    let test = std::thread::current().name().unwrap_or("unknown").replace("::", "-");
-    let path = Path::new(DIRECTORY).join(format!("{test}.txt"));
-    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(&path);
-    fs::create_dir_all(file.parent().unwrap_or(&file))?;
-    fs::write(file, report)?;
+    let path = Path::new(DIRECTORY).join(format!("{}.txt", test().replace("::", "-")));
+    fs::write(file(&path)?, report)?;
     Ok(path)
+}
+
+/// Takes down that this test was left out.
+pub(crate) fn leave_out() -> Result<()> {
+    let mut list =
+        fs::File::options().create(true).append(true).open(file(&Path::new(DIRECTORY).join(LEFT_OUT))?)?;
+    Ok(list.write_all(format!("{}\n", test()).as_bytes())?)
+}
+
+/// The test's name: a test runs in a thread that is called like it.
+fn test() -> String {
+    std::thread::current().name().unwrap_or("unknown").to_owned()
+}
+
+/// Where a path is, as seen from the repository; its directory is made.
+fn file(path: &Path) -> Result<PathBuf> {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path);
+    fs::create_dir_all(file.parent().unwrap_or(&file))?;
+    Ok(file)
 }
 
 /// The last lines of the operator's log that are no mere detail.

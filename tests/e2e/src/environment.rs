@@ -35,6 +35,8 @@ pub struct Environment {
     pub toolbox_image: String,
     /// The same image as a file.
     pub toolbox_archive: PathBuf,
+    /// Whether the operator is to be installed by Helm, rather than to be a process of this machine.
+    pub installed: bool,
 }
 
 impl Environment {
@@ -55,6 +57,7 @@ impl Environment {
             operator_image: variable("E2E_OPERATOR_IMAGE")?,
             toolbox_image: variable("E2E_TOOLBOX_IMAGE")?,
             toolbox_archive: variable("E2E_TOOLBOX_ARCHIVE")?.into(),
+            installed: std::env::var_os("E2E_INSTALLED").is_some(),
         })
     }
 }

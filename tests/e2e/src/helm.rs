@@ -34,18 +34,30 @@ impl Helm {
         Self::new(Path::new(&program))
     }
 
-    /// Runs it.
-    pub fn run(&self, args: &[&str]) -> Result<Output> {
+    /// A call of it.
+    pub fn command(&self, args: &[&str]) -> Command {
         let directory = self.directory.path();
-        Command::new(&self.program)
+        let mut command = Command::new(&self.program);
+        command
             .args(args)
             // Else it keeps files in the developer's own directories.
             .env("HELM_CACHE_HOME", directory)
             .env("HELM_CONFIG_HOME", directory)
             .env("HELM_DATA_HOME", directory)
-            .env_remove("KUBECONFIG")
-            .output()
-            .context("cannot run helm")
+            .env_remove("KUBECONFIG");
+        command
+    }
+
+    /// Runs it.
+    pub fn run(&self, args: &[&str]) -> Result<Output> {
+        self.command(args).output().context("cannot run helm")
+    }
+
+    /// Writes a file of values, and returns its path.
+    pub fn values(&self, values: &str) -> Result<PathBuf> {
+        let file = self.directory.path().join("values.yaml");
+        std::fs::write(&file, values)?;
+        Ok(file)
     }
 
     /// Runs it; fails if it does.
@@ -62,8 +74,7 @@ impl Helm {
 
     /// What the chart becomes with these values, in the namespace `ci`.
     pub fn template(&self, values: &str) -> Result<Output> {
-        let file = self.directory.path().join("values.yaml");
-        std::fs::write(&file, values)?;
+        let file = self.values(values)?;
         self.run(&[
             "template",
             "buildkite-operator",

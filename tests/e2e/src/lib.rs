@@ -1,5 +1,5 @@
 //! The stage for end-to-end tests: a namespace on a real cluster, `buildkite-local` for Buildkite, a git server,
-//! and the operator as its own process with its own service account's permissions.
+//! and the operator with its own service account's permissions: as a process of this machine, or installed by Helm.
 //!
 //! - [`world`]: all of it together, and [`world::scenario`], which every test goes through
 //! - [`environment`]: what `cargo xtask test` provides
@@ -7,7 +7,8 @@
 //! - [`buildkite`]: starting builds and asking how they stand
 //! - [`run`]: one job from its step to its end
 //! - [`record`]: objects as they were last seen
-//! - [`operator`]: the operator's process
+//! - [`operator`]: the operator: a process, or an installation
+//! - [`release`]: the operator as the chart installs it
 //! - [`proxy`], [`gate`]: ways to the API server on which requests can fail or be held, and that can be closed
 //! - [`crowd`]: many jobs at once
 //! - [`agent`], [`node`]: an agent and a node that the test plays itself
@@ -19,7 +20,7 @@
 //! - [`webhook`]: an admission webhook
 //! - [`log_sink`], [`elasticsearch`]: places for logs
 //! - [`program`]: Prometheus and the like
-//! - [`guide`]: what the guides print
+//! - [`guide`], [`shell`]: what the documents print, and a shell that runs it
 //! - [`wait`]: waiting for conditions
 //! - [`diagnose`]: what a failed test prints
 
@@ -43,12 +44,14 @@ pub mod program;
 pub mod proxy;
 pub mod record;
 pub mod registry;
+pub mod release;
 pub mod repository;
 pub mod run;
+pub mod shell;
 pub mod wait;
 pub mod webhook;
 pub mod world;
 
 pub use run::{Ending, Run, SAY_WHEN};
 pub use wait::{eventually, eventually_for};
-pub use world::{World, scenario, scenario_with};
+pub use world::{World, scenario, scenario_installed, scenario_with};

@@ -1,4 +1,4 @@
-//! The operator's process.
+//! The operator that works for a test: a process, or an installation.
 
 use std::{
     fs::{self, File},
@@ -8,9 +8,17 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 
-use crate::{environment::Environment, eventually};
+use crate::{environment::Environment, eventually, release::Release};
 
-/// A running operator. Dropping it kills it.
+/// An operator that a test needs nothing of but that it works.
+pub enum Running {
+    /// A process of this machine.
+    Process(Operator),
+    /// Pods of the cluster.
+    Installed(Release),
+}
+
+/// An operator's process. Dropping it kills it.
 pub struct Operator {
     child: Child,
     log: PathBuf,

@@ -1,6 +1,7 @@
 //! Everything a test needs, together.
 
 use std::{
+    fmt,
     fs::File,
     io::Write,
     net::SocketAddr,
@@ -26,8 +27,9 @@ use crate::{
     environment::Environment,
     eventually,
     gate::Gate,
-    operator::Operator,
+    operator::{Operator, Running},
     proxy::Proxy,
+    release::Release,
     repository::Repository,
 };
 
@@ -36,6 +38,18 @@ const TEST_DEADLINE: Duration = Duration::from_mins(10);
 
 /// The Lease that the operator's role lets it write.
 const LEASE: &str = "buildkite-operator";
+
+/// The test is about the operator's process, and there is none: the operator is installed by Helm.
+#[derive(Debug)]
+struct LeftOut;
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "an operator that is installed by Helm is no process of this machine")
+    }
+}
+
+impl std::error::Error for LeftOut {}
 
 /// The file of [`World::note`].
 const NOTES: &str = "notes.txt";
@@ -62,10 +76,28 @@ pub async fn scenario(test: impl AsyncFnOnce(&World) -> Result<()>) {
 
 /// The same with a Buildkite that is set up like this.
 pub async fn scenario_with(config: buildkite_local::Config, test: impl AsyncFnOnce(&World) -> Result<()>) {
-    let world = World::new(config).await.expect("the stage can be set");
+    let environment = Environment::read().expect("`cargo xtask test` provides a cluster");
+    play(environment, config, test).await;
+}
+
+/// The same where the operator is installed by Helm, in every run.
+pub async fn scenario_installed(test: impl AsyncFnOnce(&World) -> Result<()>) {
+    let environment = Environment::read().expect("`cargo xtask test` provides a cluster");
+    play(Environment { installed: true, ..environment }, buildkite_local::Config::default(), test).await;
+}
+
+async fn play(
+    environment: Environment,
+    config: buildkite_local::Config,
+    test: impl AsyncFnOnce(&World) -> Result<()>,
+) {
+    let world = World::new(environment, config).await.expect("the stage can be set");
     let run = AssertUnwindSafe(tokio::time::timeout(TEST_DEADLINE, test(&world))).catch_unwind().await;
     let failure = match run {
         Ok(Ok(Ok(()))) => None,
+        Ok(Ok(Err(error))) if error.is::<LeftOut>() => {
+            diagnose::leave_out().err().map(|error| format!("{error:#}"))
+        }
         Ok(Ok(Err(error))) => Some(format!("{error:#}")),
         Ok(Err(_)) => Some(format!("the test took longer than {} s", TEST_DEADLINE.as_secs())),
         Err(panic) => Some(diagnose::panic_message(&*panic)),
@@ -80,8 +112,7 @@ pub async fn scenario_with(config: buildkite_local::Config, test: impl AsyncFnOn
 }
 
 impl World {
-    async fn new(config: buildkite_local::Config) -> Result<Self> {
-        let environment = Environment::read()?;
+    async fn new(environment: Environment, config: buildkite_local::Config) -> Result<Self> {
         let buildkite = Buildkite::start_with(environment.host, config).await?;
         Self::around(environment, buildkite).await
     }
@@ -106,8 +137,26 @@ impl World {
         })
     }
 
-    /// Starts the operator on the default queue.
-    pub async fn operator(&self) -> Result<Operator> {
+    /// Starts the operator on the default queue: as a process, or by Helm, as the run is meant.
+    pub async fn operator(&self) -> Result<Running> {
+        self.operator_on(QUEUE).await
+    }
+
+    /// The same on another queue.
+    pub async fn operator_on(&self, queue: &str) -> Result<Running> {
+        if self.environment.installed {
+            return Ok(Running::Installed(Release::install(self, queue, &self.log_file()).await?));
+        }
+        Ok(Running::Process(self.operator_with(queue, None).await?))
+    }
+
+    /// Installs the operator on the default queue by Helm.
+    pub async fn release(&self) -> Result<Release> {
+        Release::install(self, QUEUE, &self.log_file()).await
+    }
+
+    /// Starts the operator on the default queue as a process, which a test can stop and look into.
+    pub async fn process(&self) -> Result<Operator> {
         self.operator_with(QUEUE, None).await
     }
 
@@ -120,11 +169,6 @@ impl World {
     pub async fn operator_with_token(&self) -> Result<Operator> {
         let token = format!("--agent-token={}", self.buildkite.agent_token);
         self.operator_given(None, [format!("--queue={QUEUE}"), token]).await
-    }
-
-    /// Starts the operator on a queue.
-    pub async fn operator_on(&self, queue: &str) -> Result<Operator> {
-        self.operator_with(queue, None).await
     }
 
     /// Starts the operator on the default queue, with this way to the API server, which can be closed.
@@ -150,7 +194,7 @@ impl World {
 
     /// Who holds the Lease of the replicas, if anybody.
     pub async fn leader(&self) -> Result<Option<String>> {
-        let leases = Api::<Lease>::namespaced(self.cluster.client.clone(), &self.cluster.namespace);
+        let leases = Api::<Lease>::namespaced(self.cluster.client.clone(), &self.cluster.home);
         let spec = leases.get_opt(LEASE).await?.and_then(|lease| lease.spec);
         Ok(spec.and_then(|spec| spec.holder_identity).filter(|holder| !holder.is_empty()))
     }
@@ -165,6 +209,7 @@ impl World {
 
     /// Starts an operator on the default queue in another namespace than the test's own.
     pub async fn operator_in(&self, cluster: &Cluster) -> Result<Operator> {
+        self.needs_process()?;
         let directory = self.directory.path().join(&cluster.namespace);
         std::fs::create_dir_all(&directory)?;
         cluster.create_secret("buildkite-agent-token", TOKEN_KEY, &self.buildkite.agent_token).await?;
@@ -194,9 +239,15 @@ impl World {
         way: Option<&str>,
         more: impl IntoIterator<Item = String>,
     ) -> Result<Operator> {
+        self.needs_process()?;
         let mut args = self.arguments(&self.kubeconfig(way).await?);
         args.extend(more);
         Operator::start(&self.environment, &args, &self.log_file())
+    }
+
+    /// Leaves the test out if the operator is no process of this machine.
+    pub fn needs_process(&self) -> Result<()> {
+        if self.environment.installed { Err(LeftOut.into()) } else { Ok(()) }
     }
 
     async fn kubeconfig(&self, way: Option<&str>) -> Result<PathBuf> {

@@ -75,7 +75,7 @@ async fn run(world: &World, step: &str) -> Result<SignedDuration> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_succeeds_costs_six_writes_and_an_idle_operator_nothing() {
     scenario(async |world| {
-        let _operator = world.operator().await?;
+        let _operator = world.process().await?;
         run(world, "{command: ./hello.sh}").await?;
 
         let mark = Timestamp::now();
@@ -102,7 +102,7 @@ async fn a_job_that_is_slow_to_start_costs_no_more(#[case] spec: &str) {
         let spec = spec
             .replace("TOOLBOX", &world.environment.toolbox_image)
             .replace("SLOW", &registry.image(Manner::Slow));
-        let _operator = world.operator().await?;
+        let _operator = world.process().await?;
         let step = format!("{{plugins: [{{kubernetes: {{podSpec: {{{spec}}}}}}}]}}");
         let took = run(world, &step).await?;
         assert!(took >= SignedDuration::from_secs(4), "it started after {took:#}");

@@ -5,7 +5,7 @@ use bk_e2e::{World, eventually, scenario};
 
 /// Runs the operator where it must fail, and returns its one line.
 async fn fails(world: &World) -> Result<String> {
-    let mut operator = world.operator().await?;
+    let mut operator = world.process().await?;
     let status = operator.exit().await?;
     assert_eq!(status.code(), Some(1));
     let log = operator.log()?;
@@ -79,7 +79,8 @@ async fn a_bad_configuration_names_its_key() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_operator_cannot_do_more_than_its_role_says() {
     scenario(async |world| {
-        let who = format!("system:serviceaccount:{}:buildkite-operator", world.cluster.namespace);
+        let _operator = world.operator().await?;
+        let who = world.cluster.operator_user();
         for (question, answer) in [
             ("create buildjobs", "yes"),
             ("get secrets/buildkite-agent-token", "yes"),

@@ -16,7 +16,7 @@ async fn two_operators_in_one_namespace_take_each_job_once() {
     scenario(async |world| {
         world.cluster.configure("job_spawner_config", "maxInFlight: 60").await?;
         let crowd = world.crowd(60).await?;
-        let _operators = (world.operator().await?, world.operator().await?);
+        let _operators = (world.process().await?, world.process().await?);
         crowd.pods(60).await?;
         crowd.assert_none_twice();
         crowd.cancel().await
@@ -33,7 +33,7 @@ async fn operators_of_two_namespaces_share_a_queue() {
         other.configure("job_spawner_config", "maxInFlight: 35").await?;
         let mark = Timestamp::now();
         let jobs = world.crowd(60).await?.jobs;
-        let _operators = (world.operator().await?, world.operator_in(&other).await?);
+        let _operators = (world.process().await?, world.operator_in(&other).await?);
         let taken = async || -> Result<(usize, usize)> {
             Ok((world.cluster.pods().await?.len(), other.pods().await?.len()))
         };
@@ -87,7 +87,7 @@ async fn an_operator_that_freezes_and_wakes_doubles_nothing() {
         faults.add(Fault { method, ..Fault::always(DETAILS, Action::WaitAfter(4.0)) })?;
         let steps = "agents: {queue: bk-operator}\nsteps: [{command: 'echo once', parallelism: 3}]";
         let jobs = world.buildkite.build(&world.repository.url, steps).await?.jobs;
-        let frozen = world.operator().await?;
+        let frozen = world.process().await?;
         eventually("it reads the jobs", async || {
             Ok(faults.list().iter().all(|fault| fault.hits == 3).then_some(()))
         })
@@ -110,7 +110,7 @@ async fn an_operator_that_freezes_after_it_took_jobs_doubles_nothing() {
         world.cluster.quota(0).await?;
         let steps = "agents: {queue: bk-operator}\nsteps: [{command: 'echo once', parallelism: 3}]";
         let jobs = world.buildkite.build(&world.repository.url, steps).await?.jobs;
-        let frozen = world.operator().await?;
+        let frozen = world.process().await?;
         world.cluster.wait_for_room(3).await?;
         frozen.freeze()?;
         world.cluster.quota(10).await?;
@@ -123,7 +123,7 @@ async fn an_operator_that_freezes_after_it_took_jobs_doubles_nothing() {
 
 /// Another operator has the jobs run and leaves no trace of them; then it is gone.
 async fn another_sees_them_through(world: &World, jobs: &[Job]) -> Result<()> {
-    let mut other = world.operator().await?;
+    let mut other = world.process().await?;
     for job in jobs {
         let ended = world.buildkite.ended(job.id).await?;
         assert_eq!(ended.exit_status, Some(0), "{ended:?}");

@@ -11,12 +11,13 @@ use bk_e2e::{
     eventually,
     gate::Gate,
     operator::Operator,
-    proxy::{Failure, Proxy},
+    proxy::{Failure, Kind, Proxy},
     scenario,
 };
 use buildkite_local::{Action, Answer, Fault};
 use jiff::{SignedDuration, Timestamp};
 use reqwest::{Method, StatusCode};
+use uuid::Uuid;
 
 const JOBS: usize = 100;
 /// How long a server is away.
@@ -80,6 +81,36 @@ async fn an_api_server_that_falls_silent_holds_jobs_up_and_loses_none() {
     .await;
 }
 
+/// A job that runs ends meanwhile, and one that comes meanwhile is taken soon after.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_buildkite_that_goes_away_costs_no_job_anything_but_time() {
+    scenario(async |world| {
+        let _operator = world.operator().await?;
+        let running = world.submit("{command: 'echo started $((40 + 2)); sleep 5; echo ended'}").await?;
+        running.output("started 42").await?;
+        let away = Action::Answer(Answer { status: 503, body: None, headers: [].into() });
+        world.buildkite.faults.add(Fault::always("/v3/**", away))?;
+        let waiting = world.submit("{command: ./hello.sh}").await?;
+        tokio::time::sleep(2 * AWAY).await;
+        assert!(waiting.build_job().is_none(), "nobody can have heard of it");
+        world.buildkite.faults.clear();
+        let back = Instant::now();
+        waiting.pod(1).await?;
+        let took = back.elapsed();
+        println!("the job that came meanwhile has a pod {took:?} after Buildkite came back");
+        assert!(took < Duration::from_secs(30), "intake resumed after {took:?}");
+        for (run, text) in [(&running, "started 42"), (&waiting, "hello from the repository")] {
+            let job = world.buildkite.ended(run.id).await?;
+            assert_eq!((job.job_state.as_str(), job.exit_status), ("finished", Some(0)), "{job:?}");
+            let log = world.buildkite.log(run.id).await?;
+            assert_eq!(log.matches(text).count(), 1, "it ran once: {log}");
+            assert_eq!(run.pods().len(), 1);
+        }
+        world.cluster.no_pods().await
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_quota_that_is_lifted_lets_all_jobs_go_on() {
     scenario(async |world| {
@@ -99,14 +130,31 @@ async fn a_quota_that_is_lifted_lets_all_jobs_go_on() {
 }
 
 /// What the spawner and the controller ask of Buildkite for jobs that no agent has.
-const CALLS: [(&str, &str); 6] = [
+const CALLS: [(&str, &str); 8] = [
+    ("GET", "/v3/token"),
     ("POST", "/v3/stacks/register"),
     ("GET", "/v3/stacks/*/scheduled-jobs"),
     ("PUT", "/v3/stacks/*/scheduled-jobs/batch-reserve"),
     ("POST", "/v3/stacks/*/jobs/get-states"),
     ("GET", "/v3/stacks/*/jobs/*"),
     ("POST", "/v3/stacks/*/jobs/*/finish"),
+    ("POST", "/v3/stacks/*/notifications"),
 ];
+
+/// A job that ends without a pod.
+async fn bad(world: &World) -> Result<Uuid> {
+    let steps =
+        "agents: {queue: bk-operator}\nsteps: [{command: x, plugins: [{kubernetes: {podSpec: {none: 1}}}]}]";
+    Ok(world.buildkite.build(&world.repository.url, steps).await?.jobs[0].id)
+}
+
+/// It has ended as it should, and Buildkite was told once.
+async fn ends_badly(world: &World, id: Uuid) -> Result<()> {
+    let job = world.buildkite.ended(id).await?;
+    assert_eq!((job.exit_status, job.agent), (Some(-1), None));
+    assert_eq!(job.events.len(), 1, "it was told once: {:?}", job.events);
+    Ok(())
+}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn each_call_to_buildkite_may_fail_in_each_way() {
@@ -121,16 +169,13 @@ async fn each_call_to_buildkite_may_fail_in_each_way() {
             }
         }
         let crowd = world.crowd(20).await?;
-        let bad = "agents: {queue: bk-operator}\nsteps: [{command: x, plugins: [{kubernetes: {podSpec: {none: 1}}}]}]";
-        let bad = world.buildkite.build(&world.repository.url, bad).await?.jobs[0].id;
+        let bad = bad(world).await?;
         let begin = Instant::now();
-        let _operator = world.operator().await?;
+        let mut operator = world.process().await?;
         crowd.pods(20).await?;
         println!("all jobs have pods after {:?}", begin.elapsed());
-        let job = world.buildkite.ended(bad).await?;
+        ends_badly(world, bad).await?;
         println!("the bad one has ended after {:?}", begin.elapsed());
-        assert_eq!((job.exit_status, job.agent), (Some(-1), None));
-        assert_eq!(job.events.len(), 1, "it was told once: {:?}", job.events);
         eventually("every fault has struck", async || {
             let left: Vec<_> =
                 world.buildkite.faults.list().into_iter().filter(|fault| fault.hits == 0).collect();
@@ -140,7 +185,16 @@ async fn each_call_to_buildkite_may_fail_in_each_way() {
         .await?;
         println!("every fault has struck after {:?}", begin.elapsed());
         crowd.assert_none_twice();
-        crowd.cancel().await
+        crowd.cancel().await?;
+        // Nobody waits for a goodbye that is not heard.
+        world.buildkite.faults.add(Fault::always("/v3/stacks/*/deregister", Action::Close))?;
+        assert!(operator.stop().await?.success());
+        assert!(
+            world.operator_log().contains("cannot deregister from Buildkite"),
+            "{}",
+            world.operator_log()
+        );
+        Ok(())
     })
     .await;
 }
@@ -157,26 +211,32 @@ async fn each_call_to_the_api_server_may_fail() {
             (Method::GET, "/pods"),
             (Method::POST, "/pods"),
             (Method::GET, "/events"),
+            (Method::PATCH, "/status"),
+            (Method::DELETE, "/pods/*"),
+            (Method::DELETE, "/buildjobs/*"),
         ];
         let kinds =
             [StatusCode::INTERNAL_SERVER_ERROR, StatusCode::TOO_MANY_REQUESTS, StatusCode::GATEWAY_TIMEOUT];
         for (method, path) in calls {
-            for status in kinds {
-                proxy.fail(Failure { method: method.clone(), path, status, times: 1 });
+            for kind in kinds.map(Kind::Answer).into_iter().chain([Kind::Cut]) {
+                proxy.fail(Failure { method: method.clone(), path, kind, times: 1 });
             }
         }
         let crowd = world.crowd(20).await?;
+        let bad = bad(world).await?;
         let begin = Instant::now();
         let _operator = world.operator_through(&proxy).await?;
         crowd.pods(20).await?;
         println!("all jobs have pods after {:?}", begin.elapsed());
+        ends_badly(world, bad).await?;
+        crowd.assert_none_twice();
+        crowd.cancel().await?;
+        println!("none of them is left after {:?}", begin.elapsed());
         eventually("every failure has come", async || {
-            ensure!(proxy.left() == 0, "{} are left", proxy.left());
+            ensure!(proxy.left() == 0, "{:?} are left", proxy.to_come());
             Ok(Some(()))
         })
-        .await?;
-        crowd.assert_none_twice();
-        crowd.cancel().await
+        .await
     })
     .await;
 }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 use bk_e2e::{
     World, eventually,
-    proxy::{Failure, Proxy},
+    proxy::{Failure, Kind, Proxy},
     scenario,
     webhook::Webhook,
 };
@@ -146,6 +146,8 @@ async fn a_pod_that_cannot_be_is_refused_for_good(
 
 /// Takes from the operator's role what lets it create pods, or gives it back.
 fn may_create_pods(world: &World, may: bool) -> Result<()> {
+    // Helm would bring the whole role with the operator.
+    world.needs_process()?;
     world.weaken();
     let verbs = if may { "get,list,watch,create,delete" } else { "get,list,watch,delete" };
     let role = world.cluster.kubectl(&["get", "role", "buildkite-operator-jobs", "-o", "json"], None)?;
@@ -191,7 +193,7 @@ async fn an_operator_that_never_may_create_pods_gives_the_job_up() {
 async fn an_api_server_that_fails_for_a_while_costs_nothing_but_time(#[case] status: StatusCode) {
     scenario(async |world| {
         let proxy = Proxy::serve(&world.environment).await?;
-        proxy.fail(Failure { method: Method::POST, path: "/pods", status, times: 3 });
+        proxy.fail(Failure { method: Method::POST, path: "/pods", kind: Kind::Answer(status), times: 3 });
         let _operator = world.operator_through(&proxy).await?;
         let run = world.submit(STEP).await?;
         passes(world, &run).await?;
@@ -206,8 +208,8 @@ async fn an_api_server_that_fails_for_good_is_named() {
     scenario(async |world| {
         world.cluster.configure("pod_config", "timeouts: {scheduleSeconds: 4}").await?;
         let proxy = Proxy::serve(&world.environment).await?;
-        let status = StatusCode::INTERNAL_SERVER_ERROR;
-        proxy.fail(Failure { method: Method::POST, path: "/pods", status, times: usize::MAX });
+        let kind = Kind::Answer(StatusCode::INTERNAL_SERVER_ERROR);
+        proxy.fail(Failure { method: Method::POST, path: "/pods", kind, times: usize::MAX });
         let _operator = world.operator_through(&proxy).await?;
         let end = world.submit(STEP).await?.end().await?;
         end.assert_refused("ApiServerUnavailable").assert_exit_status(-1);

@@ -98,7 +98,7 @@ async fn a_stack_that_buildkite_has_forgotten_is_registered_again() {
 async fn jobs_that_wait_in_the_cluster_are_reserved_again_after_a_restart() {
     scenario(async |world| {
         configure(world).await?;
-        let mut operator = world.operator().await?;
+        let mut operator = world.process().await?;
         let crowd = world.crowd(3).await?;
         crowd.pods(3).await?;
         operator.kill()?;

@@ -5,7 +5,7 @@ use bk_e2e::{eventually, scenario};
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_outlive_the_operator_and_end_exactly_once() {
     scenario(async |world| {
-        let mut operator = world.operator().await?;
+        let mut operator = world.process().await?;
         // Three jobs pass and one fails; each says when it starts and runs long enough to be caught running.
         let steps = r"
 agents: {queue: bk-operator}
@@ -23,7 +23,7 @@ steps:
             .await?;
         world.buildkite.ended(build.jobs[0].id).await?;
 
-        operator = world.operator().await?;
+        operator = world.process().await?;
         // Again, at another point of the jobs' lives: as soon as the new one has a pod.
         eventually("the late job has a pod", async || {
             let id = late.jobs[0].id.to_string();
@@ -35,7 +35,7 @@ steps:
         })
         .await?;
         operator.kill()?;
-        let _operator = world.operator().await?;
+        let _operator = world.process().await?;
 
         for job in build.jobs.iter().chain(&late.jobs) {
             let ended = world.buildkite.ended(job.id).await?;
@@ -57,7 +57,7 @@ steps:
 #[tokio::test(flavor = "multi_thread")]
 async fn a_polite_stop_deregisters_and_succeeds() {
     scenario(async |world| {
-        let mut operator = world.operator().await?;
+        let mut operator = world.process().await?;
         eventually("the operator has registered", async || {
             Ok(world.operator_log().contains("registered with Buildkite").then_some(()))
         })

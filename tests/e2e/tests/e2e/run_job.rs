@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use bk_api::BuildJob;
 use bk_e2e::{World, eventually, proxy::Proxy, scenario};
-use kube::{Api, api::ListParams};
+use kube::{Api, ResourceExt as _, api::ListParams};
 use tokio::net::{TcpListener, TcpStream};
 
 /// The command line, in an environment of its own.
@@ -87,6 +87,63 @@ async fn a_quick_failure_is_told_with_its_status_and_its_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_step_of_a_pipeline_and_a_template_run_as_they_are_written() {
+    scenario(async |world| {
+        let _operator = world.operator().await?;
+        let image = &world.environment.toolbox_image;
+        let pipeline = world.directory().join("pipeline.yml");
+        let steps = format!(
+            r#"
+env: {{GREETING: good morning, FLAVOUR: plain}}
+steps:
+  - {{command: exit 9, key: build}}
+  - wait
+  - group: Tests
+    steps:
+      - label: Taste
+        key: taste
+        command: ["cat hello.txt", 'echo "$$GREETING, $$FLAVOUR $$SEED"', exit 4]
+        env: {{FLAVOUR: lemon}}
+        image: "{image}"
+"#
+        );
+        fs::write(&pipeline, steps)?;
+        let file = format!("--pipeline={}", pipeline.display());
+        let repo = format!("--repo={}", world.repository.url);
+        for step in ["taste", "Taste", "2"] {
+            let step = format!("--step={step}");
+            let output = outcome(run_job(world, &[&file, &step, &repo, "--env=SEED=7"])).await?;
+            let (printed, said) = (text(&output.stdout), text(&output.stderr));
+            assert_eq!(output.status.code(), Some(4), "{step}: {said}\n{printed}");
+            assert!(printed.contains("hello from the repository"), "{step}: {said}\n{printed}");
+            assert!(printed.contains("good morning, lemon 7"), "{step}: {said}\n{printed}");
+        }
+        let output = outcome(run_job(world, &[&file, "--step=tast", &repo])).await?;
+        assert_eq!(output.status.code(), Some(125));
+        let expected = "there is no command step `tast`; there are 1 (build), 2 (taste)";
+        assert!(text(&output.stderr).contains(expected), "{}", text(&output.stderr));
+
+        let template = world.directory().join("nightly.yaml");
+        let job = format!(
+            "apiVersion: buildkite-operator.dev/v1alpha1\nkind: BuildJob\nmetadata: {{name: nightly, labels: {{team: web}}}}\n\
+             spec: {{image: \"{image}\", env: [{{name: SEED, value: '1'}}, {{name: DEPTH, value: '2'}}], \
+             command: 'echo seed $SEED, depth $DEPTH; exit 6'}}\n"
+        );
+        fs::write(&template, job)?;
+        let template = format!("--template={}", template.display());
+        let output = outcome(run_job(world, &[&template, "--env=SEED=7"])).await?;
+        let (printed, said) = (text(&output.stdout), text(&output.stderr));
+        assert_eq!(output.status.code(), Some(6), "{said}\n{printed}");
+        assert!(printed.contains("seed 7, depth 2"), "{said}\n{printed}");
+        let failed = build_jobs(world).await?;
+        let nightly = failed.iter().find(|job| job.name_any().starts_with("nightly-"));
+        assert_eq!(nightly.map(|job| job.labels()["team"].as_str()), Some("web"), "{failed:?}");
+        world.cluster.no_pods().await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_run_has_a_status_of_its_own() {
     scenario(async |world| {
         let _operator = world.operator().await?;
@@ -156,7 +213,7 @@ async fn a_log_is_read_on_where_it_broke_off() {
     scenario(async |world| {
         let _operator = world.operator().await?;
         let kubectl = |args: &[&str]| world.cluster.kubectl(args, None);
-        let account = format!("--serviceaccount={}:buildkite-operator", world.cluster.namespace);
+        let account = format!("--serviceaccount={}:buildkite-operator", world.cluster.home);
         kubectl(&["create", "role", "reader", "--verb=get", "--resource=pods/log"])?;
         kubectl(&["create", "rolebinding", "reader", "--role=reader", &account])?;
         let proxy = Proxy::serve(&world.environment).await?;

@@ -61,7 +61,7 @@ async fn three_hundred_jobs_on_a_hundred_nodes_end_as_they_should_in_little_memo
         let build = world.buildkite.build(&world.repository.url, &steps).await?;
         assert_eq!(build.jobs.len(), JOBS);
         let begin = Instant::now();
-        let operator = world.operator().await?;
+        let operator = world.process().await?;
 
         play(world, &pods, &build.jobs).await?;
         eventually_for(JOBS, "all jobs have ended", async || {
