@@ -127,10 +127,10 @@ async fn the_first_sink_of_the_guide_takes_what_every_job_prints() {
 }
 
 /// What the exporter may not read, and what it does read.
-const PRIVATE: &str = r#"{
+const PRIVATE: &str = r"{
   command: 'echo hello; echo hidden > private.log; chmod 0 private.log',
   env: {BK_OPERATOR_LOG_PATHS: '*.log', BK_OPERATOR_LOG_STDOUT: 'true'}
-}"#;
+}";
 
 /// Nobody is there to take the logs: the job ends as it would have, and its author hears that its logs were not exported, and that some could
 /// not even be read.
