@@ -64,6 +64,25 @@ pub struct Intaken {
     pub unmatched: Vec<String>,
 }
 
+/// The end of a job.
+struct Ending {
+    at: Instant,
+    /// Bytes of output that were there at the end and are not read.
+    owed: u64,
+}
+
+impl Ending {
+    /// Whether no more output is read.
+    fn is_over(&self, now: Instant) -> bool {
+        self.owed == 0 && now.duration_since(self.at) > LATE_OUTPUT
+    }
+
+    /// So many bytes of output were read; if none, there are no more.
+    fn read(&mut self, bytes: usize) {
+        self.owed = if bytes == 0 { 0 } else { self.owed.saturating_sub(bytes as u64) };
+    }
+}
+
 /// Takes in what the job writes.
 #[derive(Debug)]
 pub struct Intake {
@@ -111,21 +130,20 @@ impl Intake {
 
     /// Takes in everything until the job has ended and all is read, or as told.
     pub fn run(mut self, orders: &Orders) -> Intaken {
-        let mut ended: Option<Instant> = None;
-        // Bytes of output that were there at the end and are not read.
-        let mut owed = 0;
+        let mut ended: Option<Ending> = None;
         while !orders.abandon.load(Ordering::Relaxed) {
             let began = Instant::now();
             if ended.is_none()
                 && (orders.finish.load(Ordering::Relaxed) || exporting::has_ended(&self.job_ended))
             {
-                ended = Some(began);
-                owed = self.unread_output();
+                ended = Some(Ending { at: began, owed: self.unread_output() });
                 self.look_for_files(began, true);
             }
-            let late = ended.is_some_and(|ended| began.duration_since(ended) > LATE_OUTPUT) && owed == 0;
-            let output = if late { 0 } else { self.read_outputs(began) };
-            owed = if output == 0 { 0 } else { owed.saturating_sub(output as u64) };
+            let over = ended.as_ref().is_some_and(|ended| ended.is_over(began));
+            let output = if over { 0 } else { self.read_outputs(began) };
+            if let Some(ended) = &mut ended {
+                ended.read(output);
+            }
             self.look_for_files(began, false);
             let paused = self.spool.least_waiting() > self.enough;
             let file = if paused { 0 } else { self.read_files(began) };
@@ -248,5 +266,24 @@ fn take(press: &mut Press, event: &Event<'_>, time: u64, now: Instant) {
             press.push(LaneId::File(slot), Chunk { bytes, offset, time }, now);
         }
         Event::Ended { slot } => press.end(LaneId::File(slot)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_there_at_the_end_is_read_however_long_it_takes() {
+        let at = Instant::now();
+        let mut ending = Ending { at, owed: 100 };
+        let (soon, late) = (at + LATE_OUTPUT, at + LATE_OUTPUT * 10);
+        ending.read(60);
+        assert!(!ending.is_over(late), "some of it is left");
+        ending.read(60);
+        assert!(!ending.is_over(soon) && ending.is_over(late), "what came later has its time");
+        let mut lost = Ending { at, owed: 100 };
+        lost.read(0);
+        assert!(lost.is_over(late), "what cannot be read is not waited for");
     }
 }
