@@ -18,13 +18,22 @@ use self::overlay::Overlay;
 use self::ownership::Owner;
 pub(crate) use self::rehearsal::rehearse;
 use crate::images::{self, Image};
-use crate::{cluster, progress, workspace};
+use crate::{cluster, deps, process, progress, workspace};
 
 /// The demo's own cluster.
 const CLUSTER: &str = "demo";
 const NAMESPACE: &str = "buildkite";
-/// What defines BuildJobs.
-const DEFINITION: &str = "buildjobs.buildkite-operator.dev";
+/// The operator's release of Helm, by which the demo knows its definitions again.
+const RELEASE: &str = "demo";
+const CHART: &str = "charts/buildkite-operator";
+/// The values of the operator that are the same wherever the demo runs.
+const VALUES: &str = "examples/demo/values.yaml";
+/// What defines BuildJobs and the like: the first of them stands for all.
+const DEFINITIONS: [&str; 3] = [
+    "buildjobs.buildkite-operator.dev",
+    "buildenvironments.buildkite-operator.dev",
+    "repomirrors.buildkite-operator.dev",
+];
 const DEPLOYMENTS: [&str; 3] = ["git-server", "buildkite-local", "buildkite-operator"];
 
 /// How long the build may take: much longer than it does, also where images have to be pulled.
@@ -119,7 +128,12 @@ impl Demo {
     /// Whether it may be installed in a cluster that has other users.
     fn check(&self) -> Result<()> {
         let namespace = self.kubectl.owner("namespace", NAMESPACE)?;
-        ownership::may_install(namespace, self.kubectl.owner("customresourcedefinition", DEFINITION)?)
+        ownership::may_install(namespace, self.definitions()?)
+    }
+
+    /// Whose the definitions are.
+    fn definitions(&self) -> Result<Owner> {
+        self.kubectl.owner("customresourcedefinition", DEFINITIONS[0])
     }
 
     /// Installs everything and runs a build to its end.
@@ -143,6 +157,8 @@ impl Demo {
         self.kubectl.ensure_secret("buildkite-agent-token", "BUILDKITE_AGENT_TOKEN")?;
         self.kubectl.ensure_secret("buildkite-local", "api-token")?;
         self.kubectl.output(&["apply", "--kustomize", &overlay.directory().to_string_lossy()])?;
+        let values = [workspace().join(VALUES), overlay.values()];
+        self.helm_install(&workspace().join(CHART), &values)?;
         for deployment in DEPLOYMENTS {
             let name = format!("deployment/{deployment}");
             self.kubectl
@@ -150,6 +166,20 @@ impl Demo {
                 .with_context(|| format!("{deployment} does not come up"))?;
         }
         Ok(())
+    }
+
+    /// Installs a chart with these files of values, or upgrades to it.
+    fn helm_install(&self, chart: &Path, values: &[PathBuf]) -> Result<()> {
+        let chart = chart.to_string_lossy();
+        let mut helm = self.kubectl.helm(&deps::helm()?, &["upgrade", "--install", RELEASE, &chart]);
+        for file in values {
+            helm.arg("--values").arg(file);
+        }
+        // Else it keeps files in the developer's own directories.
+        for home in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
+            helm.env(home, self.directory.join("helm"));
+        }
+        process::run(&mut helm).map(drop)
     }
 
     fn build(&self) -> Result<()> {
@@ -219,22 +249,25 @@ impl Demo {
         progress::step("removing the demo from the cluster", || {
             self.kubectl.output(&["delete", "namespace", NAMESPACE, "--ignore-not-found", "--timeout=180s"])
         })?;
-        if self.kubectl.owner("customresourcedefinition", DEFINITION)? == Owner::Demo {
-            self.remove_definition()?;
+        if self.definitions()? == Owner::Demo {
+            self.remove_definitions()?;
         }
         Ok(())
     }
 
-    /// With the definition all BuildJobs would go, also those of somebody else.
-    fn remove_definition(&self) -> Result<()> {
-        let jobs = self.kubectl.output(&["get", "buildjobs", "--all-namespaces", "--output=name"])?;
-        if !jobs.is_empty() {
-            progress::note(&format!("left in place: {DEFINITION}, as other namespaces have BuildJobs"));
+    /// With the definitions all that is defined by them would go, also what is somebody else's.
+    fn remove_definitions(&self) -> Result<()> {
+        let objects =
+            self.kubectl.output(&["get", &DEFINITIONS.join(","), "--all-namespaces", "--output=name"])?;
+        if !objects.is_empty() {
+            progress::note(&format!(
+                "left in place: {}, as other namespaces have objects of them",
+                DEFINITIONS.join(", ")
+            ));
             return Ok(());
         }
-        self.kubectl
-            .output(&["delete", "customresourcedefinition", DEFINITION, "--ignore-not-found"])
-            .map(drop)
+        let delete = ["delete", "customresourcedefinition", "--ignore-not-found"];
+        self.kubectl.output(&[&delete, &DEFINITIONS[..]].concat()).map(drop)
     }
 
     fn remove_files(&self) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -49,14 +49,28 @@ impl Kubectl {
     }
 
     pub(super) fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.program);
+        let mut command = self.program(&self.program);
+        command.args(&self.args).args(args);
+        command
+    }
+
+    /// helm for the same cluster and namespace. It has another word for a context.
+    pub(super) fn helm(&self, program: &Path, args: &[&str]) -> Command {
+        let mut command = self.program(program.as_os_str());
+        let own =
+            self.args.iter().map(|arg| if arg == "--context" { OsStr::new("--kube-context") } else { arg });
+        command.args(own).args(args);
+        command
+    }
+
+    fn program(&self, program: &OsStr) -> Command {
+        let mut command = Command::new(program);
         for (name, value) in &self.environment {
             match value {
                 Some(value) => command.env(name, value),
                 None => command.env_remove(name),
             };
         }
-        command.args(&self.args).args(args);
         command
     }
 
@@ -149,6 +163,15 @@ mod tests {
         assert_eq!(run(&script), "it's|a b|--namespace|buildkite|get|pods\n");
         let variables = script.replace("exec ", "echo \"$KUBECONFIG ${HTTPS_PROXY-none}\"; : ");
         assert_eq!(run(&variables), "/a b:/c'd none\n");
+    }
+
+    #[test]
+    fn helm_is_told_of_the_same_cluster() {
+        let mut base = Command::new("kubectl");
+        base.args(["--context", "mine"]).env("KUBECONFIG", "/a");
+        let helm = Kubectl::new(&base).helm(Path::new("helm"), &["list"]);
+        assert_eq!(process::line(&helm), "helm --kube-context mine --namespace buildkite list");
+        assert!(helm.get_envs().any(|(name, value)| name == "KUBECONFIG" && value == Some(OsStr::new("/a"))));
     }
 
     #[test]

@@ -9,8 +9,11 @@ use serde_json::{Value, json};
 use crate::images::{Built, Image};
 use crate::workspace;
 
-/// A directory for `kubectl apply --kustomize`, two levels below the root of the source tree.
+/// A directory for `kubectl apply --kustomize`, two levels below the root of the source tree, with values for Helm in it.
 pub(super) struct Overlay(PathBuf);
+
+/// The file of values.
+const VALUES: &str = "values.yaml";
 
 impl Overlay {
     /// With images as this machine's nodes know them.
@@ -32,11 +35,18 @@ impl Overlay {
         let toolbox = format!("image: {}", of(Image::Toolbox)?.1);
         write(&directory.join("pipeline.yml"), &pipeline.replace("image: toolbox", &toolbox))?;
 
-        let (agent_image, operator_image) = (of(Image::Agent)?.1, of(Image::Operator)?.1);
-        let pod_config = format!("agentImage: {agent_image}\noperatorImage: {operator_image}\n");
-        let digests = digests(images);
+        // The same tag may hold a new image: pods have to be replaced when it does.
+        let annotations = json!({ "image-digests": digests(images) });
+        let (repository, tag) = split(of(Image::Operator)?.1);
+        let values = json!({
+            "image": { "repository": repository, "tag": tag },
+            "podAnnotations": annotations,
+            "config": { "pod_config": { "agentImage": of(Image::Agent)?.1 } },
+        });
+        // JSON is YAML.
+        write(&directory.join(VALUES), &format!("{values:#}\n"))?;
         let mut transformed = Vec::new();
-        for image in [Image::Operator, Image::Agent, Image::Local] {
+        for image in [Image::Agent, Image::Local] {
             transformed.push(transformer(image.name(), of(image)?.1));
         }
         let kustomization = json!({
@@ -50,22 +60,22 @@ impl Overlay {
                 "behavior": "replace",
                 "files": ["pipeline.yml"],
             }],
-            "patches": [
-                patch("ConfigMap", Some("buildkite-operator-config"),
-                    &json!([{ "op": "add", "path": "/data/pod_config", "value": pod_config }])),
-                // The same tag may hold a new image: pods have to be replaced when it does.
-                patch("Deployment", None,
-                    &json!([{ "op": "add", "path": "/spec/template/metadata/annotations",
-                              "value": { "image-digests": digests } }])),
-            ],
+            "patches": [{
+                "target": { "kind": "Deployment" },
+                "patch": json!([{ "op": "add", "path": "/spec/template/metadata/annotations", "value": annotations }]).to_string(),
+            }],
         });
-        // JSON is YAML.
         write(&directory.join("kustomization.yaml"), &format!("{kustomization:#}\n"))?;
         Ok(Self(directory.to_owned()))
     }
 
     pub(super) fn directory(&self) -> &Path {
         &self.0
+    }
+
+    /// The values that depend on the images.
+    pub(super) fn values(&self) -> PathBuf {
+        self.0.join(VALUES)
     }
 }
 
@@ -75,16 +85,13 @@ fn digests(images: &[Built]) -> String {
 
 /// Kustomize's way to say that an image has another name.
 fn transformer(name: &str, reference: &str) -> Value {
-    let (new_name, new_tag) = reference.rsplit_once(':').unwrap_or((reference, "latest"));
+    let (new_name, new_tag) = split(reference);
     json!({ "name": name, "newName": new_name, "newTag": new_tag })
 }
 
-fn patch(kind: &str, name: Option<&str>, operations: &Value) -> Value {
-    let mut target = json!({ "kind": kind });
-    if let Some(name) = name {
-        target["name"] = name.into();
-    }
-    json!({ "target": target, "patch": operations.to_string() })
+/// A reference's name and tag.
+fn split(reference: &str) -> (&str, &str) {
+    reference.rsplit_once(':').unwrap_or((reference, "latest"))
 }
 
 /// Writes a file.

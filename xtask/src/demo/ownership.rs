@@ -3,7 +3,9 @@
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
-/// The label of what the demo made; `examples/demo/kustomization.yaml` sets it.
+use super::{NAMESPACE, RELEASE};
+
+/// The label of the demo's namespace.
 pub(super) const LABEL: &str = "buildkite-operator.dev/demo";
 
 /// Whose an object is.
@@ -11,9 +13,9 @@ pub(super) const LABEL: &str = "buildkite-operator.dev/demo";
 pub(super) enum Owner {
     /// There is no such object.
     Nobody,
-    /// It has the demo's label.
+    /// It has the demo's label, or Helm has made it for the demo.
     Demo,
-    /// It has not.
+    /// It is neither.
     Somebody,
 }
 
@@ -25,7 +27,10 @@ impl Owner {
         }
         let object: Value =
             serde_json::from_str(printed).context("reading an object as kubectl prints it")?;
-        let ours = object["metadata"]["labels"][LABEL] == "true";
+        let metadata = &object["metadata"];
+        let release = ["name", "namespace"]
+            .map(|part| &metadata["annotations"][format!("meta.helm.sh/release-{part}")]);
+        let ours = metadata["labels"][LABEL] == "true" || release == [RELEASE, NAMESPACE];
         Ok(if ours { Self::Demo } else { Self::Somebody })
     }
 }
@@ -34,15 +39,14 @@ impl Owner {
 pub(super) fn may_install(namespace: Owner, definition: Owner) -> Result<()> {
     if namespace == Owner::Somebody {
         bail!(
-            "this cluster has a namespace {} that is not the demo's (it lacks the label {LABEL}=true), and the demo \
-             would change what is in it: use another cluster, or delete that namespace if nobody needs it",
-            super::NAMESPACE
+            "this cluster has a namespace {NAMESPACE} that is not the demo's (it lacks the label {LABEL}=true), and the demo \
+             would change what is in it: use another cluster, or delete that namespace if nobody needs it"
         );
     }
     if definition == Owner::Somebody {
         bail!(
-            "this cluster has BuildJobs that are not the demo's (their definition lacks the label {LABEL}=true), and \
-             the demo would change their definition: use a cluster without a Buildkite Operator"
+            "this cluster has BuildJobs that are not the demo's (their definition is not of its release {RELEASE} of Helm), \
+             and the demo would change their definition: use a cluster without a Buildkite Operator"
         );
     }
     Ok(())
@@ -52,8 +56,7 @@ pub(super) fn may_install(namespace: Owner, definition: Owner) -> Result<()> {
 pub(super) fn may_remove(namespace: Owner) -> Result<()> {
     if namespace == Owner::Somebody {
         bail!(
-            "the namespace {} of this cluster is not the demo's (it lacks the label {LABEL}=true): nothing was removed",
-            super::NAMESPACE
+            "the namespace {NAMESPACE} of this cluster is not the demo's (it lacks the label {LABEL}=true): nothing was removed"
         );
     }
     Ok(())
@@ -64,8 +67,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_label_makes_an_object_the_demos() {
+    fn only_the_label_and_the_release_make_an_object_the_demos() {
+        let helm = |name: &str, namespace: &str| {
+            let annotations = serde_json::json!({ "meta.helm.sh/release-name": name, "meta.helm.sh/release-namespace": namespace });
+            serde_json::json!({ "metadata": { "annotations": annotations } }).to_string()
+        };
         let cases = [
+            (&*helm("demo", "buildkite"), Owner::Demo),
+            (&*helm("buildkite-operator", "buildkite"), Owner::Somebody),
+            (&*helm("demo", "ci"), Owner::Somebody),
             ("", Owner::Nobody),
             (r#"{"metadata": {"name": "buildkite"}}"#, Owner::Somebody),
             (r#"{"metadata": {"labels": {"buildkite-operator.dev/demo": "false"}}}"#, Owner::Somebody),
