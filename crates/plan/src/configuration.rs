@@ -127,11 +127,32 @@ mod tests {
         "`sinks.a.loki.url` must begin with http://"
     )]
     #[case("log_exporter_config", "enabled: true", "`enabled` needs at least one sink")]
+    #[case(
+        "log_exporter_config",
+        "sinks: {a: {loki: {url: 'http://x', secret: ''}}}",
+        "`sinks.a.loki.secret` must not be empty"
+    )]
+    #[case(
+        "log_exporter_config",
+        "{sinks: {a: {stdout: {}}}, defaultSinks: [a, a]}",
+        "`defaultSinks`: `a` is there twice"
+    )]
+    #[case(
+        "metrics_exporter_config",
+        "push: {url: 'http://x', secret: A}",
+        "`push.secret` `A` is no name that an object can have"
+    )]
     #[case("metrics_exporter_config", "mode: push", "`mode: push` needs `push.url`")]
     #[case("metrics_exporter_config", "prot: 9100", "unknown field `prot`; did you mean `port`?")]
     #[case("artifact_exporter_config", "path: artifacts", "`path` `artifacts` must be an absolute path")]
     #[case("artifact_exporter_config", "drainSeconds: many", "line 1 column 15")]
     #[case("repo_syncer_config", "layout: shared", "`layout: shared` needs `claimName`")]
+    #[case(
+        "repo_syncer_config",
+        "{layout: shared, claimName: Mirrors}",
+        "`claimName` `Mirrors` is no name that an object can have"
+    )]
+    #[case("repo_syncer_config", "endpoint: {tokenSecret: ''}", "`endpoint.tokenSecret` must not be empty")]
     #[case("repo_syncer_config", "gc: {maxPacks: 1}", "`gc.maxPacks` must be at least 2")]
     #[case(
         "validation_config",
