@@ -51,7 +51,7 @@ const fn package(need: Need, name: &'static str, proof: &'static [&'static str])
 }
 
 /// Beyond what the smallest Debian has.
-const PACKAGES: [Package; 20] = [
+const PACKAGES: [Package; 22] = [
     package(Need::Cluster, "containerd", &["containerd"]),
     package(Need::Cluster, "containernetworking-plugins", &["/usr/lib/cni/bridge", "/opt/cni/bin/bridge"]),
     package(Need::Cluster, "gcc", &["cc"]),
@@ -64,7 +64,9 @@ const PACKAGES: [Package; 20] = [
     package(Need::Cluster, "util-linux", &["nsenter"]),
     package(Need::Rootfs, "mmdebstrap", &["mmdebstrap"]),
     package(Need::Toolbox, "busybox-static", &["/usr/share/doc/busybox-static"]),
+    package(Need::Tests, "curl", &["curl"]),
     package(Need::Tests, "git", &["git"]),
+    package(Need::Tests, "git-lfs", &["git-lfs"]),
     package(Need::Tests, "openssh-server", &["/usr/sbin/sshd"]),
     package(Need::Tests, "prometheus", &["prometheus"]),
     package(Need::Tests, "prometheus-pushgateway", &["prometheus-pushgateway"]),
