@@ -67,7 +67,7 @@ impl Health {
     /// Whether rounds go on, well or badly; if not, one line for each queue whose do not. Then nothing but a new process helps.
     pub fn liveness(&self, now: Instant) -> Result<(), String> {
         let state = self.lock();
-        let stuck: String = state
+        let stuck: Vec<String> = state
             .connections
             .iter()
             .flatten()
@@ -75,7 +75,7 @@ impl Health {
             .filter(|(_, late)| *late > STANDSTILL)
             .map(|(queue, late)| format!("queue {queue}: no round has begun for {} s\n", late.as_secs()))
             .collect();
-        if stuck.is_empty() { Ok(()) } else { Err(stuck) }
+        if stuck.is_empty() { Ok(()) } else { Err(stuck.concat()) }
     }
 
     /// Whether every queue was listed of late; if not, one line for each that was not. A replica that stands by is ready if it

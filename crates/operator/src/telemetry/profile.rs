@@ -60,10 +60,10 @@ async fn profile(State(turn): State<Arc<Semaphore>>, Query(Wanted { seconds }): 
     let guard = guard.map_err(|error| broken(&error))?;
     tokio::time::sleep(Duration::from_secs(seconds)).await;
     // Finding the names takes a while.
-    tokio::task::spawn_blocking(|| written(guard)).await.map_err(|error| broken(&error))?
+    tokio::task::spawn_blocking(move || written(&guard)).await.map_err(|error| broken(&error))?
 }
 
-fn written(guard: ProfilerGuard<'static>) -> Answer {
+fn written(guard: &ProfilerGuard<'_>) -> Answer {
     let report = guard.report().build().map_err(|error| broken(&error))?;
     Ok(folded(&report))
 }
@@ -81,7 +81,7 @@ fn folded(report: &Report) -> String {
         let line: Vec<String> = std::iter::once(stack.thread_name.clone()).chain(names).collect();
         *lines.entry(line.join(";")).or_default() += count;
     }
-    lines.iter().map(|(line, count)| format!("{line} {count}\n")).collect()
+    lines.iter().map(|(line, count)| format!("{line} {count}\n")).collect::<Vec<_>>().concat()
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ fn made_of(template: &str, config: &str, more: &[&str]) -> String {
     let config = format!("--set-json=config={config}");
     let args =
         ["template", "buildkite-operator", CHART, KUBE_VERSION, "--namespace=buildkite", &template, &config];
-    let rendered = helm().succeed(&[&args, more].concat()).unwrap();
+    let rendered = helm().succeed(&[&args, more].concat()).expect("the values are accepted");
     let lines = rendered.lines().skip_while(|line| *line == "---");
     let lines = lines.filter(|line| !OF_HELM.iter().any(|text| line.trim_start().starts_with(text)));
     lines.collect::<Vec<_>>().join("\n") + "\n"
@@ -28,7 +28,7 @@ fn check(name: &str, made: &str) {
     let expected = format!("# Made of charts/buildkite-operator.\n{made}");
     let file = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../deploy").join(name);
     if std::env::var_os(WRITE).is_some() {
-        fs::write(&file, &expected).unwrap();
+        fs::write(&file, &expected).expect("the file can be written");
     }
     assert!(
         fs::read_to_string(&file).unwrap_or_default() == expected,
