@@ -1,93 +1,76 @@
 //! The operator as it is installed: by Helm, with the commands of docs/installing.md.
 
-use std::{
-    fs,
-    os::unix::fs::{PermissionsExt, symlink},
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, os::unix::fs::symlink, path::PathBuf, process::Command};
 
 use anyhow::{Context, Result, ensure};
-use bk_e2e::{World, eventually, scenario};
+use bk_e2e::{
+    World, eventually,
+    guide::{Block, blocks, example},
+    helm::KUBE_VERSION,
+    scenario,
+    shell::Shell,
+};
+use rstest::rstest;
+
+/// What the Prometheus operator defines.
+const MONITORING: &str = include_str!("monitoring.yaml");
+
+/// Values with which the chart makes everything that it can.
+const EVERYTHING: &str = "
+agentToken: agent-token
+apiToken: api-token
+service: {enabled: true}
+serviceMonitor: {enabled: true}
+podMonitor: {enabled: true}
+prometheusRule: {enabled: true}
+dashboard: {enabled: true}
+networkPolicy:
+  enabled: true
+  metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
+  jobs: {enabled: true, ingress: [{from: [{podSelector: {}}]}]}
+webhook: {enabled: true, lookUpSecrets: true}
+repoSyncer: {enabled: true}
+";
 
 const GUIDE: &str = include_str!("../../../../docs/installing.md");
 
-/// The bodies of the guide's blocks of a language.
-fn blocks(language: &str) -> Vec<&'static str> {
-    let begin = format!("```{language}\n");
-    GUIDE.split(&begin).skip(1).filter_map(|rest| rest.split("\n```").next()).collect()
+/// The guide's blocks of commands.
+fn commands() -> Vec<String> {
+    let shown = blocks(GUIDE).into_iter().filter(|block: &Block| block.language == "sh");
+    shown.map(|block| block.body).collect()
 }
 
-/// A directory in which the guide's commands run, on the test's own cluster and namespace.
-struct Shell<'a> {
-    world: &'a World,
-    directory: PathBuf,
-}
-
-impl<'a> Shell<'a> {
-    fn open(world: &'a World) -> Result<Self> {
-        let directory = world.directory().join("guide");
-        fs::create_dir_all(directory.join("bin"))?;
-        let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-        symlink(workspace.join("charts"), directory.join("charts"))?;
-        let environment = &world.environment;
-        symlink(&environment.kubectl, directory.join("bin/kubectl"))?;
-        // Every test of this cluster has the same definitions, and no Helm has made them.
-        let helm = format!(
-            "#!/bin/sh\ncase $1 in install|upgrade) set -- \"$@\" --take-ownership;; esac\nexec {} \"$@\"\n",
-            environment.helm.display()
-        );
-        fs::write(directory.join("bin/helm"), helm)?;
-        fs::set_permissions(directory.join("bin/helm"), fs::Permissions::from_mode(0o755))?;
-        let values = blocks("yaml").into_iter().next().context("the guide begins with values")?;
-        let endpoint = format!("endpoint: {}", world.buildkite.endpoint());
-        let values = values
-            .replace(
-                "registry.example.com/ci/buildkite-operator\n  tag: dev",
-                &split(&environment.operator_image)?,
-            )
-            .replace("registry.example.com/ci/buildkite-agent:dev", &environment.agent_image)
-            .replace("queue: bk-operator", &format!("queue: bk-operator\n    {endpoint}"));
-        ensure!(!values.contains("registry.example.com"), "{values}");
-        fs::write(directory.join("my-values.yaml"), values)?;
-        Ok(Self { world, directory })
-    }
-
-    /// Runs commands of the guide.
-    async fn run(&self, commands: &str) -> Result<String> {
-        let namespace = format!("--namespace {}", self.world.cluster.namespace);
-        let commands = commands.replace("--namespace buildkite", &namespace);
-        let path = format!("{}:{}", self.directory.join("bin").display(), std::env::var("PATH")?);
-        let mut shell = Command::new("sh");
-        shell
-            .args(["-exc", &commands])
-            .current_dir(&self.directory)
-            .env("PATH", path)
-            .env("KUBECONFIG", &self.world.environment.kubeconfig)
-            .env("BUILDKITE_AGENT_TOKEN", &self.world.buildkite.agent_token);
-        for home in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
-            shell.env(home, self.directory.join("helm"));
-        }
-        let output = tokio::task::spawn_blocking(move || shell.output()).await??;
-        let text =
-            [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned()).concat();
-        self.world.note(&text)?;
-        ensure!(output.status.success(), "{commands} failed: {text}");
-        Ok(text)
-    }
+/// A shell that has the guide's values in a file.
+fn shell(world: &World) -> Result<Shell<'_>> {
+    let shell = Shell::open(world)?;
+    shell.write("my-values.yaml", example(GUIDE, "yaml", "image:\n")?)?;
+    Ok(shell)
 }
 
 /// Installs the operator with the guide's commands.
 pub(crate) async fn install(world: &World) -> Result<()> {
-    let commands = blocks("sh");
+    let commands = commands();
     let install = commands.first().context("the guide begins with the installation")?;
-    Shell::open(world)?.run(install).await.map(drop)
+    shell(world)?.run(install).await.map(drop)
 }
 
-/// A reference in the way in which the guide's values have it.
-fn split(image: &str) -> Result<String> {
-    let (repository, tag) = image.rsplit_once(':').context("the image has a tag")?;
-    Ok(format!("{repository}\n  tag: {tag}"))
+/// Makes the chart one of an earlier version, whose RepoMirrors could not be suspended. Returns where the present one is.
+fn turn_back(shell: &Shell<'_>) -> Result<PathBuf> {
+    let charts = shell.path("charts");
+    let present = fs::read_link(&charts)?;
+    fs::remove_file(&charts)?;
+    let copied = Command::new("cp").arg("-r").arg(&present).arg(&charts).status()?;
+    ensure!(copied.success(), "cannot copy the chart");
+    let chart = charts.join("buildkite-operator");
+    let definitions = chart.join("files/crds.yaml");
+    let text = fs::read_to_string(&definitions)?;
+    let (before, rest) =
+        text.split_once("              suspend:\n").context("RepoMirrors can be suspended")?;
+    let (_, after) = rest.split_once("              url:\n").context("they have an address after that")?;
+    fs::write(&definitions, format!("{before}              url:\n{after}"))?;
+    let about = chart.join("Chart.yaml");
+    fs::write(&about, fs::read_to_string(&about)?.replace("\nversion: ", "\nversion: 0.0.1-before-"))?;
+    Ok(present)
 }
 
 /// What is left in the namespace of what the operator or its chart have made.
@@ -102,11 +85,12 @@ fn left(world: &World) -> Result<Vec<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_guide_installs_upgrades_and_uninstalls() {
     scenario(async |world| {
-        let shell = Shell::open(world)?;
-        let commands = blocks("sh");
-        let [install, upgrade, uninstall] = commands[..] else {
+        let shell = shell(world)?;
+        let commands = commands();
+        let [install, upgrade, uninstall] = &commands[..] else {
             anyhow::bail!("the guide has three blocks of commands: {commands:#?}");
         };
+        let present = turn_back(&shell)?;
         let notes = shell.run(install).await?;
         assert!(notes.contains("takes jobs from the queue bk-operator"), "{notes}");
         let step =
@@ -120,7 +104,15 @@ async fn the_guide_installs_upgrades_and_uninstalls() {
             world.buildkite.build(&world.repository.url, &step("echo started $((40 + 2)); sleep 15")).await?;
         world.buildkite.log_with(slow.jobs[0].id, "started 42").await?;
         let late = world.buildkite.build(&world.repository.url, &step("./hello.sh")).await?;
+        let manifest = shell.run("helm get manifest --namespace buildkite buildkite-operator").await?;
+        assert!(manifest.contains("kind: RepoMirror") && !manifest.contains("suspend:"), "{manifest}");
+        fs::remove_dir_all(shell.path("charts"))?;
+        symlink(present, shell.path("charts"))?;
         shell.run(upgrade).await?;
+        let suspend =
+            "jsonpath={.spec.versions[0].schema.openAPIV3Schema.properties.spec.properties.suspend.type}";
+        let definition = ["get", "crd", "repomirrors.buildkite-operator.dev", "-o", suspend];
+        assert_eq!(world.cluster.kubectl(&definition, None)?, "boolean", "definitions come with the chart");
         for build in [&slow, &late] {
             let ended = world.buildkite.ended(build.jobs[0].id).await?;
             assert_eq!((ended.job_state.as_str(), ended.exit_status), ("finished", Some(0)));
@@ -146,6 +138,37 @@ async fn the_guide_installs_upgrades_and_uninstalls() {
         })
         .await?;
         world.cluster.kubectl(&["get", "crd", "buildjobs.buildkite-operator.dev"], None)?;
+        Ok(())
+    })
+    .await;
+}
+
+/// The API server knows every kind and every field of them.
+#[rstest]
+#[case::a_volume_for_mirrors("{layout: shared, claimName: mirrors}")]
+#[case::mirrors_on_nodes("{layout: nodeLocal, hostPath: /mirrors}")]
+#[tokio::test(flavor = "multi_thread")]
+async fn everything_that_the_chart_makes_is_accepted(#[case] mirrors: &str) {
+    scenario(async |world| {
+        world.cluster.kubectl(&["apply", "-f", "-"], Some(MONITORING))?;
+        world.cluster.kubectl(&["wait", "--for=condition=Established", "crd", "--all"], None)?;
+        let shell = Shell::open(world)?;
+        shell.write("all.yaml", &format!("{EVERYTHING}config: {{repo_syncer_config: {mirrors}}}\n"))?;
+        let template = format!("helm template buildkite-operator charts/buildkite-operator {KUBE_VERSION}");
+        shell.run(&format!("{template} --namespace buildkite --values all.yaml > objects.yaml")).await?;
+        let strictly =
+            "kubectl apply --namespace buildkite --dry-run=server --validate=strict -f objects.yaml";
+        let applied = shell.run(strictly).await?;
+        for kind in [
+            "servicemonitor.monitoring.coreos.com",
+            "podmonitor.monitoring.coreos.com",
+            "prometheusrule.monitoring.coreos.com",
+            "networkpolicy.networking.k8s.io",
+            "validatingwebhookconfiguration.admissionregistration.k8s.io",
+            "service",
+        ] {
+            assert!(applied.contains(&format!("\n{kind}/")), "{kind}: {applied}");
+        }
         Ok(())
     })
     .await;
