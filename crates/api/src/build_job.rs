@@ -15,6 +15,7 @@ use crate::{
     compact::CompactObject,
     container_use::ContainerUse,
     exporters::{ArtifactExporter, LogExporter, MetricsExporter, RepoMirrorUse},
+    names,
     placement::{NodePreference, NodeRequirement},
     schema,
 };
@@ -259,6 +260,14 @@ impl BuildJob {
     /// A reference that makes an object belong to this BuildJob; none before the API server has given it an id.
     pub fn owner_reference(&self) -> Option<OwnerReference> {
         self.controller_owner_ref(&())
+    }
+
+    /// Whether it came from a queue, rather than from somebody's hand. Either mark will do: caches may leave the label out.
+    pub fn is_spawned(&self) -> bool {
+        let labels = self.metadata.labels.as_ref();
+        let annotations = self.metadata.annotations.as_ref();
+        labels.is_some_and(|labels| labels.contains_key(names::LABEL_SPAWNED_FROM))
+            || annotations.is_some_and(|annotations| annotations.contains_key(names::ANNOTATION_STACK))
     }
 
     /// Whether the job has ended for good.

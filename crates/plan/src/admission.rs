@@ -17,7 +17,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use bk_api::{
     BuildEnvironment, BuildEnvironmentSpec, BuildJob, BuildJobSpec, config::ValidationConfig,
-    container_use::ContainerUse, names,
+    container_use::ContainerUse,
 };
 use k8s_openapi::api::core::v1::{Node, Pod};
 
@@ -129,8 +129,7 @@ pub fn build_job(
 /// What a job asks for and would not get, such as logs in a sink that does not exist. Whoever sits at a terminal can correct it now;
 /// a job of a queue runs without, as none of it may fail a job that would have passed.
 fn unmet(job: &BuildJob, demands: &Demands) -> Vec<Finding> {
-    let spawned = job.metadata.labels.iter().flatten().any(|(key, _)| key == names::LABEL_SPAWNED_FROM);
-    let certainty = if spawned { Certainty::Warning } else { Certainty::Refusal };
+    let certainty = if job.is_spawned() { Certainty::Warning } else { Certainty::Refusal };
     let missing = exporters::missing(&job.spec, &demands.pod);
     missing
         .map(|missing| Finding::new(certainty, exporters::field(missing.condition), missing.message))

@@ -52,15 +52,12 @@ pub fn build_job(candidate: &Candidate, queue: &Queue, namespace: &str, details:
         agent_query_rules: candidate.rules.clone(),
         ..BuildkiteJob::default()
     };
-    let mut labels = BTreeMap::from([(names::LABEL_JOB_UUID.to_owned(), candidate.uuid.clone())]);
-    // The label's presence is what counts; a queue whose key is no label value is named in the spec.
-    let queue_label = if names::is_label_value(&queue.key) { &queue.key } else { "" };
-    labels.insert(names::LABEL_SPAWNED_FROM.to_owned(), queue_label.to_owned());
+    let labels = labels(&candidate.uuid, &queue.key);
     let job = BuildJob {
         metadata: ObjectMeta {
             name: Some(names::build_job(&candidate.uuid)),
             namespace: Some(namespace.to_owned()),
-            labels: Some(labels),
+            labels: Some(labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()),
             annotations: Some(BTreeMap::from([(
                 names::ANNOTATION_STACK.to_owned(),
                 queue.stack_key.clone(),
@@ -73,6 +70,13 @@ pub fn build_job(candidate: &Candidate, queue: &Queue, namespace: &str, details:
     let mut job = complete(&job, details, &queue.forbid).unwrap_or(job);
     fill_in(&mut job.spec, &queue.defaults);
     job
+}
+
+/// The labels of the BuildJob of a job taken from a queue.
+pub(crate) fn labels<'a>(uuid: &'a str, queue: &'a str) -> [(&'static str, &'a str); 2] {
+    // The second one's presence is what counts; a queue whose key is no label value is named in the spec.
+    let queue = if names::is_label_value(queue) { queue } else { "" };
+    [(names::LABEL_JOB_UUID, uuid), (names::LABEL_SPAWNED_FROM, queue)]
 }
 
 /// Gives a job what its queue has for jobs that say nothing.

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use bk_api::{BuildJob, names};
+use bk_api::BuildJob;
 use bk_buildkite::stacks::BATCH_MAX;
 use bk_ops::jitter;
 use bk_plan::{decide::is_acquired, intake::pace};
@@ -56,14 +56,12 @@ async fn reserve(intake: &dyn Intake, jobs: &[Uuid]) -> Result<(), Error> {
 /// Whether a BuildJob came from a queue, and no agent is known to have its job: its containers may run, and the agent among them may
 /// not get through to Buildkite for a while.
 fn is_waiting(job: &BuildJob) -> bool {
-    let from_queue =
-        job.metadata.labels.as_ref().is_some_and(|labels| labels.contains_key(names::LABEL_SPAWNED_FROM));
-    from_queue && !job.is_terminal() && !is_acquired(&job.status_or_default())
+    job.is_spawned() && !job.is_terminal() && !is_acquired(&job.status_or_default())
 }
 
 #[cfg(test)]
 mod tests {
-    use bk_api::{BuildJobSpec, BuildJobStatus, Phase};
+    use bk_api::{BuildJobSpec, BuildJobStatus, Phase, names};
     use rstest::rstest;
     use serde_json::json;
 

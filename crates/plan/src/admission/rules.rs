@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Certainty, Finding};
 use crate::{
-    pattern,
+    pattern, slim,
     surroundings::{self, Surroundings},
 };
 
@@ -40,7 +40,7 @@ fn of_job_alone(job: &BuildJob, pod: Option<&Pod>, config: &ValidationConfig) ->
     };
     let namespace = job.metadata.namespace.as_deref();
     broken(config, RuleKind::BuildJob, namespace, concerns, || {
-        let mut variables = vec![("self", json(job))];
+        let mut variables = vec![("self", json(slim::labelled(job).as_ref()))];
         variables.extend(pod.map(|pod| ("pod", json(pod))));
         variables
     })

@@ -1,9 +1,6 @@
 //! After the end: the pod goes, then the BuildJob.
 
-use bk_api::{
-    BuildJobStatus, Phase,
-    names::{ANNOTATION_FOLLOWED, LABEL_SPAWNED_FROM},
-};
+use bk_api::{BuildJobStatus, Phase, names::ANNOTATION_FOLLOWED};
 use jiff::SignedDuration;
 
 use super::{Action, Case, Decision, exporting};
@@ -82,9 +79,8 @@ fn removal(case: &Case<'_>, at_once: bool) -> Option<Action> {
 /// How long the BuildJob stays after such an end. Those that came from a queue need leave no trace here if all
 /// went well: their record is in Buildkite.
 pub(super) fn time_to_live(case: &Case<'_>, phase: Phase) -> SignedDuration {
-    let spawned = case.seen.job.metadata.labels.iter().flatten().any(|(key, _)| key == LABEL_SPAWNED_FROM);
     match phase {
-        Phase::Succeeded | Phase::Canceled if spawned => case.rules.succeeded_ttl,
+        Phase::Succeeded | Phase::Canceled if case.seen.job.is_spawned() => case.rules.succeeded_ttl,
         _ => case.rules.failed_ttl,
     }
 }
