@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use anyhow::{Context, Result};
 use axum::{
     Router,
-    body::Body,
+    body::{Body, Bytes},
     extract::{Request, State},
     http::{HeaderMap, Method, StatusCode, header},
     response::{IntoResponse, Response},
@@ -24,12 +24,21 @@ const LIMIT: usize = 4 << 20;
 pub struct Failure {
     /// The requests' method.
     pub method: Method,
-    /// How their path ends.
+    /// How their path ends; a last `*` stands for any name.
     pub path: &'static str,
-    /// The answer instead.
-    pub status: StatusCode,
+    /// What happens to them.
+    pub kind: Kind,
     /// How many more of them.
     pub times: usize,
+}
+
+/// How a request fails.
+#[derive(Clone, Copy, Debug)]
+pub enum Kind {
+    /// The API server does not hear of it, and this is the answer.
+    Answer(StatusCode),
+    /// The API server does what it is asked for, and the connection ends before all of the answer has come.
+    Cut,
 }
 
 /// A request that is held, so that something can happen meanwhile.
@@ -115,20 +124,26 @@ impl Proxy {
 
     /// How many failures have still to come.
     pub fn left(&self) -> usize {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).iter().map(|one| one.times).sum()
+        self.to_come().iter().map(|one| one.times).sum()
+    }
+
+    /// The failures that have still to come.
+    pub fn to_come(&self) -> Vec<Failure> {
+        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.iter().filter(|one| one.times > 0).cloned().collect()
     }
 }
 
 impl Way {
-    fn failure(&self, request: &Request) -> Option<StatusCode> {
+    fn failure(&self, request: &Request) -> Option<Kind> {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         let failure = failures.iter_mut().find(|failure| {
             failure.times > 0
                 && failure.method == request.method()
-                && request.uri().path().ends_with(failure.path)
+                && ends_like(request.uri().path(), failure.path)
         })?;
         failure.times -= 1;
-        Some(failure.status)
+        Some(failure.kind)
     }
 
     /// Whether this is the request to be held.
@@ -163,8 +178,17 @@ impl Hold {
     }
 }
 
+/// Whether a path ends like this; a last `*` stands for any name.
+fn ends_like(path: &str, end: &str) -> bool {
+    match end.strip_suffix("/*") {
+        Some(parent) => path.rsplit_once('/').is_some_and(|(before, _)| before.ends_with(parent)),
+        None => path.ends_with(end),
+    }
+}
+
 async fn pass(State(way): State<Way>, request: Request) -> Response {
-    if let Some(status) = way.failure(&request) {
+    let failure = way.failure(&request);
+    if let Some(Kind::Answer(status)) = failure {
         let answer = json!({
             "kind": "Status", "apiVersion": "v1", "status": "Failure", "code": status.as_u16(),
             "reason": status.canonical_reason().unwrap_or_default().replace(' ', ""),
@@ -183,9 +207,17 @@ async fn pass(State(way): State<Way>, request: Request) -> Response {
         way.wait().await;
     }
     match answer {
+        Ok(response) if matches!(failure, Some(Kind::Cut)) => cut(response),
         Ok(response) => response,
         Err(error) => (StatusCode::BAD_GATEWAY, format!("{error:#}")).into_response(),
     }
+}
+
+/// An answer of which nothing but the head arrives.
+fn cut(response: Response) -> Response {
+    let (head, _) = response.into_parts();
+    let broken = std::io::Error::from(std::io::ErrorKind::ConnectionAborted);
+    Response::from_parts(head, Body::from_stream(futures::stream::iter([Err::<Bytes, _>(broken)])))
 }
 
 async fn forward(way: &Way, request: Request) -> Result<Response> {
