@@ -22,7 +22,8 @@ const RBAC: &str = include_str!("../../../../deploy/rbac.yaml");
 #[tokio::test(flavor = "multi_thread")]
 async fn a_step_cannot_get_at_the_agent_token(#[case] step: &str, #[case] path: &str) {
     scenario(async |world| {
-        let _operator = world.operator().await?;
+        // Its account counts where the jobs are.
+        let _operator = world.process().await?;
         let end = world.submit(step).await?.end().await?;
         end.assert_refused("InvalidSpec").assert_detail(path);
         assert!(end.pods.is_empty(), "{end:?}");
