@@ -9,8 +9,10 @@
 //! - [`trial`]: the pod of a job that has yet to be
 //! - [`habits`]: what works, but hardly as it was meant
 //! - [`manifest`]: BuildJobs and what goes with them
+//! - [`fix`]: misspelt words, and those that were meant
 //! - [`schema`]: documents held against the schema of a definition
 
+mod fix;
 mod habits;
 mod manifest;
 mod origin;
@@ -25,6 +27,8 @@ use bk_pipeline::{
 };
 use bk_plan::surroundings::Surroundings;
 use serde::Serialize;
+
+pub use fix::{Fix, mend};
 
 /// How bad something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -57,12 +61,16 @@ pub struct Finding {
     pub level: Level,
     /// What is wrong, and what would be right where that is known.
     pub message: String,
+    /// A word that would be right in the place of the one that stands there.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fix: Option<Fix>,
 }
 
 impl Finding {
     fn new(place: Place, level: Level, message: impl Into<String>) -> Self {
         // What has no place of its own concerns the whole document.
-        Self { line: place.line.max(1), column: place.column.max(1), level, message: message.into() }
+        let (line, column) = (place.line.max(1), place.column.max(1));
+        Self { line, column, level, message: message.into(), fix: None }
     }
 
     fn error(place: Place, message: impl Into<String>) -> Self {
@@ -112,6 +120,9 @@ pub fn lint(text: &str, context: &Context, strangers: Strangers) -> Vec<Finding>
             .flat_map(|document| one(document, context, strangers))
             .collect(),
     };
+    for finding in &mut findings {
+        finding.fix = fix::of(text, finding);
+    }
     findings.sort();
     findings.dedup();
     findings

@@ -8,7 +8,7 @@ use super::*;
 /// What is found, a line each.
 fn found(text: &str, context: &Context) -> String {
     let line = |finding: &Finding| {
-        let Finding { line, column, level, message } = finding;
+        let Finding { line, column, level, message, .. } = finding;
         format!("{line}:{column}: {}: {message}", level.as_str())
     };
     lint(text, context, Strangers::Refuse).iter().map(line).collect::<Vec<_>>().join("\n")

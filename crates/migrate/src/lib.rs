@@ -72,6 +72,12 @@ impl Migration {
         config.into_iter().flatten().map(|(key, value)| (key.clone(), document(value))).collect()
     }
 
+    /// Whether the file has settings, and none that anybody knows: it is another file than was meant.
+    pub fn is_of_another_kind(&self) -> bool {
+        let mut given = self.report.iter().filter(|entry| !matches!(entry.fate, Fate::Default(_))).peekable();
+        given.peek().is_some() && given.all(|entry| matches!(entry.fate, Fate::Unknown(_)))
+    }
+
     /// Whether the operator takes the result.
     pub fn check(&self) -> Result<(), ConfigError> {
         Config::from_data(&self.data()).map(drop)

@@ -53,14 +53,6 @@ enum Command {
     /// Run one command as a BuildJob, print its log, and exit with its status
     #[command(name = "run-job")]
     RunJob(Box<run_job::RunJobArgs>),
-    /// Print the pod that a job becomes, without a cluster or as one would have it
-    Plan(plan::PlanArgs),
-    /// Find what is wrong with pipelines and manifests, without a cluster
-    Lint(lint::LintArgs),
-    /// Turn settings of agent-stack-k8s into values of the operator's chart
-    Migrate(migrate::MigrateArgs),
-    /// Print what a shell needs to complete command lines
-    Completion(completion::CompletionArgs),
     /// List BuildJobs, BuildEnvironments or RepoMirrors
     #[allow(clippy::doc_markdown, reason = "users read this, not rustdoc")]
     Get(Box<get::GetArgs>),
@@ -74,6 +66,16 @@ enum Command {
     Top(top::TopArgs),
     /// Check whether an installation can work, and say what to do
     Doctor(doctor::DoctorArgs),
+    /// Print the pod that a job becomes, without a cluster or as one would have it
+    Plan(plan::PlanArgs),
+    /// Find what is wrong with pipelines and manifests, without a cluster
+    Lint(lint::LintArgs),
+    /// Turn settings of agent-stack-k8s into values of the operator's chart
+    Migrate(migrate::MigrateArgs),
+    /// Print the custom resource definitions, for `kubectl apply -f -`
+    Crds(crds::CrdsArgs),
+    /// Print what a shell needs to complete command lines
+    Completion(completion::CompletionArgs),
     /// Send what a job writes to the sinks of its pod, as the environment tells
     #[command(name = "log-exporter")]
     LogExporter(exporter::ExporterArgs),
@@ -83,8 +85,6 @@ enum Command {
     /// Serve or send the metrics in a job's directory, as the environment tells
     #[command(name = "metrics-exporter")]
     MetricsExporter(exporter::ExporterArgs),
-    /// Print the custom resource definitions, for `kubectl apply -f -`
-    Crds(crds::CrdsArgs),
     /// Keep the mirrors that RepoMirrors ask for, until told to stop
     #[command(name = "repo-syncer")]
     RepoSyncer(Box<repo_syncer::RepoSyncerArgs>),
@@ -117,20 +117,20 @@ pub fn operator() -> ExitCode {
     match args.command {
         Command::Run(args) => outcome(run::run(*args)),
         Command::RunJob(args) => run_job::run(*args),
-        Command::Plan(args) => outcome(plan::run(&args)),
-        Command::Lint(args) => lint::run(&args),
-        Command::Migrate(args) => outcome(migrate::run(&args)),
-        Command::Completion(args) => outcome(completion::run(&args, name)),
         Command::Get(args) => outcome(connection::block_on(get::run(*args))),
         Command::Describe(args) => outcome(connection::block_on(describe::run(args))),
         Command::Logs(args) => outcome(connection::block_on(logs::run(args))),
         Command::Cancel(args) => outcome(connection::block_on(cancel::run(args))),
         Command::Top(args) => outcome(connection::block_on(top::run(args))),
         Command::Doctor(args) => verdict(connection::block_on(doctor::run(args))),
+        Command::Plan(args) => outcome(plan::run(&args)),
+        Command::Lint(args) => lint::run(&args),
+        Command::Migrate(args) => outcome(migrate::run(&args)),
+        Command::Crds(args) => outcome(crds::run(&args)),
+        Command::Completion(args) => outcome(completion::run(&args, name)),
         Command::LogExporter(args) => exporter::run(&args, log_exporter::export),
         Command::ArtifactExporter(args) => exporter::run(&args, artifact_exporter::export),
         Command::MetricsExporter(args) => exporter::run(&args, metrics_exporter::export),
-        Command::Crds(args) => outcome(crds::run(&args)),
         Command::RepoSyncer(args) => outcome(repo_syncer::run(*args)),
         Command::RepoMirror(args) => repo_mirror::run(*args),
     }

@@ -6,12 +6,16 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use bk_lint::{Context, Finding, Level, Strangers};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use super::{outcome, plan};
+use super::{
+    outcome,
+    output::{Output, say},
+    plan,
+};
 
 /// What the help ends with.
 const EXIT_STATUSES: &str = "Exit status: 0 if there are no errors, though there may be warnings; 1 if there are errors; \
@@ -39,6 +43,10 @@ pub(super) struct LintArgs {
     #[arg(long, value_name = "FILE")]
     with: Vec<PathBuf>,
 
+    /// Replace misspelt words in the files by those that were meant, and print what is left
+    #[arg(long)]
+    fix: bool,
+
     /// How to print what is found
     #[arg(long, short, value_enum, default_value = "text")]
     output: Form,
@@ -51,6 +59,8 @@ enum Form {
     Text,
     /// A list of objects
     Json,
+    /// The same
+    Yaml,
 }
 
 /// A finding and its file.
@@ -64,6 +74,7 @@ struct Located<'a> {
 /// A text to look at.
 struct Source {
     name: String,
+    path: PathBuf,
     text: String,
     strangers: Strangers,
 }
@@ -87,6 +98,9 @@ fn lint(args: &LintArgs) -> Result<bool> {
     for path in &args.files {
         collect(path, Strangers::Refuse, &mut sources)?;
     }
+    if args.fix {
+        fix(args, &mut sources)?;
+    }
     let context = context(args, &sources)?;
     let found: Vec<Located<'_>> = sources
         .iter()
@@ -97,6 +111,24 @@ fn lint(args: &LintArgs) -> Result<bool> {
         .collect();
     print(args.output, &found)?;
     Ok(found.iter().any(|located| located.finding.level == Level::Error))
+}
+
+/// Writes files anew in which something is misspelt.
+fn fix(args: &LintArgs, sources: &mut [Source]) -> Result<()> {
+    ensure!(
+        !sources.iter().any(|source| source.path == Path::new(plan::STDIN)),
+        "--fix writes files, and standard input is none"
+    );
+    let context = context(args, sources)?;
+    for source in sources {
+        let mended = bk_lint::mend(&source.text, &context, source.strangers);
+        if mended != source.text {
+            std::fs::write(&source.path, &mended).with_context(|| format!("cannot write {}", source.name))?;
+            say(&format!("{}: mended", source.name));
+            source.text = mended;
+        }
+    }
+    Ok(())
 }
 
 /// What is known: the configuration, and the objects in all files.
@@ -136,7 +168,8 @@ fn collect(path: &Path, strangers: Strangers, sources: &mut Vec<Source>) -> Resu
     }
     let text = plan::read_text(path)?;
     if strangers == Strangers::Refuse || MARKS.iter().any(|mark| text.contains(mark)) {
-        sources.push(Source { name: path.display().to_string(), text, strangers });
+        let (name, path) = (path.display().to_string(), path.to_owned());
+        sources.push(Source { name, path, text, strangers });
     }
     Ok(())
 }
@@ -144,9 +177,10 @@ fn collect(path: &Path, strangers: Strangers, sources: &mut Vec<Source>) -> Resu
 fn print(form: Form, found: &[Located<'_>]) -> Result<()> {
     let mut out = std::io::stdout().lock();
     match form {
-        Form::Json => writeln!(out, "{}", serde_json::to_string_pretty(found)?)?,
+        Form::Json => Output::Json.write(&mut out, &found)?,
+        Form::Yaml => Output::Yaml.write(&mut out, &found)?,
         Form::Text => {
-            for Located { file, finding: Finding { line, column, level, message } } in found {
+            for Located { file, finding: Finding { line, column, level, message, .. } } in found {
                 // A message is one line, whatever it quotes.
                 let message = message.split_whitespace().collect::<Vec<_>>().join(" ");
                 writeln!(out, "{file}:{line}:{column}: {}: {message}", level.as_str())?;

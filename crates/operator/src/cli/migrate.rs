@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, ensure};
 use bk_api::config::CONFIG_MAP;
 use bk_migrate::Migration;
 use clap::{Args, ValueEnum};
@@ -53,6 +53,10 @@ pub(super) fn run(args: &MigrateArgs) -> Result<()> {
         None => std::io::stderr().lock().write_all(report.as_bytes())?,
     }
     let file = plan::name(&args.file);
+    ensure!(
+        !migration.is_of_another_kind(),
+        "{file} has no setting of agent-stack-k8s: is it the right file?"
+    );
     migration.check().map_err(|error| anyhow!("{file} has a value that cannot be carried over: {error}"))?;
     let text = rendered(&migration, args.to)?;
     match &args.output {

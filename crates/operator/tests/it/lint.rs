@@ -121,3 +121,25 @@ fn findings_are_objects_in_json() {
     let expected = json!([{ "file": "a.yml", "line": 1, "column": 9, "level": "error", "message": message }]);
     assert_eq!((found, status), (expected, 1));
 }
+
+#[test]
+fn findings_are_the_same_in_yaml() {
+    let files = [("a.yml", "steps: [{comand: make}]\n")];
+    let [json, yaml] = ["-ojson", "-oyaml"].map(|form| linted(&files, &[form, "a.yml"]).0);
+    let json: Value = serde_json::from_str(&json).expect("JSON");
+    assert_eq!(json[0]["fix"], json!({ "replace": "comand", "with": "command" }));
+    assert_eq!(serde_saphyr::from_str::<Value>(&yaml).expect("YAML"), json);
+}
+
+#[test]
+fn what_is_misspelt_is_mended_and_the_rest_is_printed() {
+    let directory = TempDir::new().expect("a directory of our own");
+    let file = directory.path().join("a.yml");
+    std::fs::write(&file, "steps:\n- comand: make # all\n- wiat\n").expect("it can be written");
+    let ended = operator().current_dir(directory.path()).args(["lint", "--fix", "a.yml"]).assert();
+    ended.code(1).stderr("a.yml: mended\n").stdout("a.yml:3:3: error: steps[1]: unknown step \"wiat\"\n");
+    let mended = std::fs::read_to_string(&file).expect("it is there");
+    assert_eq!(mended, "steps:\n- command: make # all\n- wiat\n");
+    let refused = operator().args(["lint", "--fix", "-"]).write_stdin("steps: [wait]").assert();
+    refused.code(2).stderr("error: --fix writes files, and standard input is none\n");
+}

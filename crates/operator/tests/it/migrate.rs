@@ -56,3 +56,12 @@ fn what_is_no_file_of_settings_is_refused() {
     let failure = operator().args(["migrate", "-"]).write_stdin("[1]").assert().code(1).stdout("");
     failure.stderr("error: standard input holds neither Helm values nor a configuration\n");
 }
+
+#[test]
+fn a_file_without_any_setting_of_theirs_is_refused() {
+    let failure =
+        operator().args(["migrate", "-"]).write_stdin("steps: [wait]\n").assert().code(1).stdout("");
+    let text = String::from_utf8_lossy(&failure.get_output().stderr).into_owned();
+    let last = text.lines().last().unwrap_or_default();
+    assert_eq!(last, "error: standard input has no setting of agent-stack-k8s: is it the right file?");
+}
