@@ -75,6 +75,12 @@ pub(crate) fn operator() -> Result<PathBuf> {
     found.remove(&Binary::Operator).context("the operator was built")
 }
 
+/// The server, built as for a demo.
+pub(crate) fn local() -> Result<PathBuf> {
+    let mut found = build(&BTreeSet::from([Binary::Local]), Profile::Dev)?;
+    found.remove(&Binary::Local).context("the server was built")
+}
+
 /// What is measured, and what measures.
 pub(crate) struct Measured {
     pub(crate) operator: PathBuf,

@@ -107,8 +107,9 @@ fn every_block_is_what_it_claims_to_be() {
                 "json" => serde_json::from_str::<serde_json::Value>(&block.body)
                     .map(drop)
                     .map_err(|error| error.to_string()),
+                "console" => commands::check(&commands::typed(&block.body)),
                 // What programs print.
-                "" | "text" => Ok(()),
+                "" | "text" => commands::none(&block.body),
                 other => Err(format!("nobody knows how to check `{other}`")),
             };
             problems
@@ -117,6 +118,37 @@ fn every_block_is_what_it_claims_to_be() {
     }
     assert!(problems.is_empty(), "\n{}", problems.join("\n"));
     assert!(seen > 80, "the documents have blocks: {seen}");
+}
+
+/// Commands of ours in the sentences of a document.
+fn named(document: &Document) -> Vec<String> {
+    let ours = ["buildkite-operator ", "buildkite-local ", "kubectl buildkite ", "cargo xtask ", "make "];
+    let mut fenced = false;
+    let mut sentences = String::new();
+    for line in document.text.lines() {
+        let fence = line.trim_start().starts_with("```");
+        if !fence && !fenced {
+            sentences = sentences + line + "\n";
+        }
+        fenced ^= fence;
+    }
+    let quoted = sentences.split('`').skip(1).step_by(2);
+    let commands = quoted.filter(|text| ours.iter().any(|program| text.starts_with(program)));
+    // What may be left out is in brackets.
+    commands.map(|text| text.replace(['[', ']', '…'], " ")).collect()
+}
+
+#[test]
+fn commands_of_ours_that_a_sentence_names_exist() {
+    let mut seen = 0;
+    for document in documents() {
+        for command in named(&document) {
+            let checked = commands::check(&command);
+            assert!(checked.is_ok(), "{}: `{command}`: {checked:?}", document.path);
+            seen += 1;
+        }
+    }
+    assert!(seen > 20, "{seen} commands are named");
 }
 
 /// A page that is not in the site's list would be found by nobody.

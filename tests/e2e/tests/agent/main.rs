@@ -8,6 +8,7 @@ mod artifacts;
 mod caches;
 mod control;
 mod coverage;
+mod documents;
 mod exporter;
 mod life;
 mod logs;

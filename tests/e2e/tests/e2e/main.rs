@@ -13,6 +13,7 @@ mod company;
 mod configuration;
 mod containers;
 mod credentials;
+mod documents;
 mod environments;
 mod images;
 mod installation;

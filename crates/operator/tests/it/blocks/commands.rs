@@ -6,7 +6,7 @@ use super::{files, manifests, read, root};
 use crate::{operator, output};
 
 /// Programs that documents use and this project has no part in. What they do needs the world outside.
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 15] = [
     "api",
     "apt-get",
     "az",
@@ -17,10 +17,24 @@ const OTHERS: [&str; 14] = [
     "gcloud",
     "generate-pipeline",
     "git",
+    "kill",
     "kubectl",
     "ln",
     "mv",
     "openssl",
+];
+
+/// What nobody may hide among what programs print, where nobody would run it.
+const TYPED: [&str; 9] = [
+    "$",
+    "buildkite-agent",
+    "buildkite-local",
+    "buildkite-operator",
+    "cargo",
+    "curl",
+    "helm",
+    "kubectl",
+    "make",
 ];
 
 type Checked = Result<(), String>;
@@ -32,6 +46,25 @@ pub(super) fn check(block: &str) -> Checked {
         manifests::check(input, &manifests::Shown::default())?;
     }
     commands.iter().try_for_each(|command| one(command).map_err(|problem| format!("`{command}`: {problem}")))
+}
+
+/// What is typed in a terminal, of which a block shows the answers, too.
+pub(super) fn typed(block: &str) -> String {
+    block.lines().filter_map(|line| line.strip_prefix("$ ")).collect::<Vec<_>>().join("\n")
+}
+
+/// That a block of what programs print has no command in it.
+pub(super) fn none(block: &str) -> Checked {
+    // A message may begin with the name of a program, and goes on with what it is about, and a colon.
+    let is_typed = |line: &&str| {
+        let mut words = line.split(' ');
+        words.next().is_some_and(|word| TYPED.contains(&word))
+            && !words.next().is_some_and(|word| word.ends_with(':'))
+    };
+    match block.lines().find(is_typed) {
+        None => Ok(()),
+        Some(line) => Err(format!("`{line}` is typed: the block is `sh`, or `console` if it shows answers")),
+    }
 }
 
 /// The commands, each on one line and without comments, and what is handed to them as their input.
