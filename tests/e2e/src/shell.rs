@@ -128,11 +128,22 @@ impl<'a> Shell<'a> {
         for home in ["HELM_CACHE_HOME", "HELM_CONFIG_HOME", "HELM_DATA_HOME"] {
             shell.env(home, self.path("helm"));
         }
-        let status = tokio::task::spawn_blocking(move || shell.status()).await??;
+        let mut child = shell.spawn().context("cannot run `timeout`")?;
+        let group = child.id();
+        let status = tokio::task::spawn_blocking(move || child.wait()).await??;
+        end(group)?;
         let text = fs::read_to_string(printed.path())?;
         self.world.note(&text)?;
         Ok((status.success(), text))
     }
+}
+
+/// Ends what commands have left in the background: `timeout` makes a group of its own for them.
+fn end(group: u32) -> Result<()> {
+    let kill = format!("kill -s KILL -- -{group} 2>/dev/null || true");
+    let status = Command::new("sh").args(["-c", &kill]).status()?;
+    ensure!(status.success(), "cannot end what is left of the commands");
+    Ok(())
 }
 
 /// What every document may print, and what that is here.
