@@ -121,6 +121,16 @@ livenessProbe: null
     assert_yaml_snapshot!("pod-with-everything", pod(&objects));
 }
 
+/// The root of the operator's container cannot be written to, and a profile is kept in a file.
+#[test]
+fn profiles_have_a_place() {
+    let pod = pod(&render("{profiling: {listen: '127.0.0.1:6060'}}"));
+    assert_eq!(pod["volumes"], json!([{ "name": "tmp", "emptyDir": { "sizeLimit": "64Mi" } }]));
+    let container = &pod["containers"][0];
+    assert_eq!(container["volumeMounts"], json!([{ "name": "tmp", "mountPath": "/tmp" }]));
+    assert!(container["args"].as_array().unwrap().contains(&json!("--profile-listen=127.0.0.1:6060")));
+}
+
 #[test]
 fn names_follow_the_release() {
     let helm = helm();
