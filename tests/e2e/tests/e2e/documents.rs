@@ -135,7 +135,8 @@ impl Page {
     /// Runs the next block, in which this is expected.
     async fn run(&mut self, shell: &Shell<'_>, text: &str) -> Result<String> {
         let block = self.next(text)?;
-        shell.run(&block.body).await.with_context(|| format!("{}:{}", self.name, block.line))
+        let typed = if block.language == "console" { session(&block).0 } else { block.body.clone() };
+        shell.run(&typed).await.with_context(|| format!("{}:{}", self.name, block.line))
     }
 
     /// Fails if there is more.
@@ -241,6 +242,11 @@ async fn pages_for_those_who_run_the_operator() {
         let shell = Shell::open(world)?
             .replacing("image.tag=NEW", &format!("image.tag={tag} --set profiling.listen=127.0.0.1:6060"))
             .replacing("profile?seconds=30", "profile?seconds=1")
+            // What the page shows first is of an operator that may look.
+            .replacing(
+                "--set webhook.enabled=true",
+                "--set webhook.enabled=true --set webhook.lookUpSecrets=true",
+            )
             .replacing("buildjob NAME", "buildjob small");
         let environment = manifest(
             "BuildEnvironment",
