@@ -60,6 +60,20 @@ async fn a_program_that_does_not_exist_is_named() {
     .await;
 }
 
+/// Nothing was started, so that nobody can have failed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_init_container_whose_program_does_not_exist_is_named() {
+    scenario(async |world| {
+        let _operator = world.operator().await?;
+        let init = "{name: prepare, image: 'IMAGE', command: [/none/such]}";
+        let end =
+            world.submit(&step(world, &format!("initContainers: [{init}], {WORKLOAD}"))).await?.end().await?;
+        end.assert_refused("ContainerNotStarted").assert_detail("prepare").assert_detail("/none/such");
+        Ok(())
+    })
+    .await;
+}
+
 #[rstest]
 #[case::config_map("{name: v, configMap: {name: none-such}}", "MissingReference", "none-such")]
 #[case::secret("{name: v, secret: {secretName: none-such}}", "MissingReference", "none-such")]
