@@ -128,6 +128,31 @@ async fn a_pod_that_is_lost_before_an_agent_has_the_job_is_replaced(#[case] blow
     .await;
 }
 
+/// The kubelet measures what containers have written every ten seconds or so, and evicts by itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_writes_more_than_its_limit_is_evicted_and_says_so() {
+    scenario(async |world| {
+        let _operator = world.operator().await?;
+        let step = format!(
+            "{{plugins: [{{kubernetes: {{podSpec: {{containers: [{{image: '{}', \
+             command: ['dd if=/dev/zero of=/much bs=1M count=16; echo on its way; sleep 600'], \
+             resources: {{requests: {{ephemeral-storage: 0}}, limits: {{ephemeral-storage: 1Mi}}}}}}]}}}}}}]}}",
+            world.environment.toolbox_image
+        );
+        let run = world.submit(&step).await?;
+        run.output(UNDER_WAY).await?;
+        let end = run.end().await?;
+        end.assert_failed("StorageLimitExceeded")
+            .assert_told("StorageLimitExceeded")
+            // The kubelet names the container, or the pod if it comes to look at that first.
+            .assert_detail("Evicted: ");
+        assert!(end.job.agent.is_some(), "an agent had the job: {end:?}");
+        assert_eq!(end.pods.len(), 1, "nothing is run twice: {end:?}");
+        Ok(())
+    })
+    .await;
+}
+
 /// Evicts whatever pod the job has until it has an end.
 async fn evict_all(world: &World, run: &Run<'_>, node: &PlayedNode, resource: &str) -> Result<()> {
     eventually("the job is over", async || {
