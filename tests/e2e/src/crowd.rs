@@ -14,8 +14,9 @@ use crate::{World, audit::ApiCall, buildkite::Job, eventually_for, record::Recor
 const STEP: &str = "plugins: [{kubernetes: {podSpec: {schedulingGates: [{name: e2e.test/wait}], \
                     containers: [{image: any, command: ['true']}]}}}]";
 
-/// How long jobs may take to go on after something has held all of them up.
-const RECOVERY: SignedDuration = SignedDuration::from_secs(10);
+/// How long jobs may take to go on after something has held all of them up, on a machine that does much else. One that is forgotten
+/// stays so for minutes, until its reservation ends.
+const RECOVERY: SignedDuration = SignedDuration::from_secs(20);
 
 /// When the last of some objects is due, after what held all of them up: twice as long as all take at the pace of the middle ones, which
 /// neither the first nor the last can change.
