@@ -304,6 +304,8 @@ async fn it_is_refused_as_printed(shell: &Shell<'_>, shown: &Block) -> Result<()
     shell.write("job.yaml", &manifest("BuildJob", "job", spec))?;
     let (typed, printed) = session(shown);
     eventually("it is refused as the page shows", async || {
+        // It is stored while nobody is asked yet, and then there is nothing to refuse.
+        shell.run("kubectl delete buildjob job --ignore-not-found").await?;
         let (accepted, text) = shell.attempt(&typed).await?;
         ensure!(!accepted && text.contains(&printed), "{text}");
         Ok(Some(()))
