@@ -9,42 +9,43 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use bk_e2e::{
-    World,
+    World, eventually,
     guide::example,
     registry::{Manner, Registry},
     repository::Repository,
     scenario,
+    shell::Shell,
 };
 
 const GUIDE: &str = include_str!("../../../../docs/mirrors.md");
-const RBAC: &str = include_str!("../../../../deploy/repo-syncer/rbac.yaml");
 const NODE_LOCAL: &str = include_str!("../../../../deploy/repo-syncer/node-local.yaml");
-const SHARED: &str = include_str!("../../../../deploy/repo-syncer/shared.yaml");
+/// What the syncer, its account and its Service are called.
+const SYNCER: &str = "buildkite-operator-repo-syncer";
 const ON_NODES: &str = "/var/lib/buildkite/repo-mirrors";
 const IN_PODS: &str = "/buildkite/repo-mirrors";
-const TOKEN: &str = "token-of-the-endpoint";
 
 /// A syncer with a directory of the test's own, and a mirror of the test's repository.
-struct Mirrors {
+struct Mirrors<'a> {
     directory: PathBuf,
-    endpoint: String,
+    shell: Shell<'a>,
 }
 
-impl Mirrors {
+impl<'a> Mirrors<'a> {
     /// A syncer on each node.
-    async fn on_nodes(world: &World) -> Result<Self> {
+    async fn on_nodes(world: &'a World) -> Result<Self> {
         let directory = world.directory().join("mirrors");
-        let place = directory.display().to_string();
+        let shell = Shell::open(world)?.replacing(ON_NODES, &directory.display().to_string());
+        shell.write("deploy/repo-syncer/node-local.yaml", NODE_LOCAL)?;
         // Packs are joined after each second fetch, so that there is something to see.
-        let config = example(GUIDE, "yaml", "layout: nodeLocal")?
-            .replace(ON_NODES, &place)
+        let config = shell
+            .here(example(GUIDE, "yaml", "layout: nodeLocal")?)
             .replace("    intervalSeconds: 120\n", "    intervalSeconds: 120\n    gc: {maxPacks: 2}\n");
         world.cluster.kubectl(&["apply", "-f", "-"], Some(&config))?;
-        Self::keep(world, &NODE_LOCAL.replace(ON_NODES, &place), directory).await
+        Self::keep(world, shell, "node-local.yaml", directory).await
     }
 
     /// One syncer that writes to a volume. The test provides it, as the cluster has nobody who does.
-    async fn on_a_volume(world: &World) -> Result<Self> {
+    async fn on_a_volume(world: &'a World) -> Result<Self> {
         let directory = world.directory().join("mirrors");
         fs::create_dir(&directory)?;
         fs::set_permissions(&directory, fs::Permissions::from_mode(0o777))?;
@@ -56,37 +57,31 @@ impl Mirrors {
             directory.display()
         );
         world.cluster.kubectl(&["apply", "-f", "-"], Some(&volume))?;
-        Self::keep(world, SHARED, directory).await
+        Self::keep(world, Shell::open(world)?, "shared.yaml", directory).await
     }
 
-    async fn keep(world: &World, manifest: &str, directory: PathBuf) -> Result<Self> {
-        world.cluster.create_secret("repo-syncer-token", "token", TOKEN).await?;
-        for manifest in [RBAC, manifest] {
-            let manifest = manifest.replace(
-                "image: buildkite-operator",
-                &format!("image: {}", world.environment.operator_image),
-            );
-            world.cluster.kubectl(&["apply", "-f", "-"], Some(&manifest))?;
-        }
+    /// Runs the guide's commands with this manifest.
+    async fn keep(world: &World, shell: Shell<'a>, manifest: &str, directory: PathBuf) -> Result<Self> {
+        shell.run(example(GUIDE, "sh", manifest)?).await?;
         let mirror = example(GUIDE, "yaml", "kind: RepoMirror")?
             .replace("git@github.com:example/app.git", &world.repository.url)
             .replace("  credentials:\n    sshSecret: git-credentials\n", "");
         world.cluster.kubectl(&["apply", "-f", "-"], Some(&mirror))?;
         let wait = ["wait", "--for=condition=Ready", "--timeout=90s", "repomirror/app"];
         world.cluster.kubectl(&wait, None)?;
-        let address = ["get", "service", "buildkite-repo-syncer", "-o", "jsonpath={.spec.clusterIP}"];
-        let endpoint = format!("http://{}/sync", world.cluster.kubectl(&address, None)?.trim());
-        Ok(Self { directory, endpoint })
+        let address = ["get", "service", SYNCER, "-o", "jsonpath={.spec.clusterIP}"];
+        let address = format!("http://{}/", world.cluster.kubectl(&address, None)?.trim());
+        let token = ["get", "secret", "repo-syncer-token", "--template={{.data.token | base64decode}}"];
+        let shell = shell
+            .replacing("http://buildkite-operator-repo-syncer/", &address)
+            .replacing("git@github.com:example/app.git", &world.repository.url)
+            .replacing("$TOKEN", &world.cluster.kubectl(&token, None)?);
+        Ok(Self { directory, shell })
     }
 
-    /// Has the mirror fetched now.
-    async fn sync(&self, world: &World) -> Result<()> {
-        let query = [("url", world.repository.url.as_str()), ("wait", "60")];
-        let client = world.buildkite.http();
-        let asked = client.post(&self.endpoint).bearer_auth(TOKEN).query(&query).send().await?;
-        let (status, text) = (asked.status(), asked.text().await?);
-        ensure!(status.is_success(), "{status}: {text}");
-        Ok(())
+    /// Has the mirror fetched now, as the guide shows.
+    async fn sync(&self) -> Result<()> {
+        self.shell.run(example(GUIDE, "sh", "/sync?url=")?).await.map(drop)
     }
 }
 
@@ -112,8 +107,15 @@ fn assert_borrowed(log: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_checkout_borrows_from_its_mirror_and_does_without_where_there_is_none() {
     scenario(async |world| {
-        let _mirrors = Mirrors::on_nodes(world).await?;
+        let mirrors = Mirrors::on_nodes(world).await?;
         let _operator = world.operator().await?;
+        mirrors.sync().await?;
+        eventually("the syncers of other nodes are told", async || {
+            let request = r"jsonpath={.metadata.annotations.buildkite-operator\.dev/sync-requested}";
+            let request = world.cluster.kubectl(&["get", "repomirror", "app", "-o", request], None)?;
+            Ok((!request.is_empty()).then_some(()))
+        })
+        .await?;
         let image = &world.environment.toolbox_image;
         let step = format!("{{command: \"{SHOW}\", image: \"{image}\"}}");
         let log = run(world, &world.repository.url, &step).await?;
@@ -150,7 +152,8 @@ async fn a_checkout_borrows_from_a_volume_that_one_syncer_writes() {
         let step = format!("{{command: \"{SHOW}\", image: \"{}\"}}", world.environment.toolbox_image);
         assert_borrowed(&run(world, &world.repository.url, &step).await?);
         world.repository.replace_history("another")?;
-        mirrors.sync(world).await?;
+        mirrors.sync().await?;
+        mirrors.shell.run(example(GUIDE, "sh", "sync-requested")?).await?;
         assert_borrowed(&run(world, &world.repository.url, &step).await?);
         // It belongs to no namespace, so it does not go with the test's.
         world.cluster.kubectl(&["delete", "pv", &world.cluster.namespace, "--wait=false"], None)?;
@@ -236,7 +239,7 @@ async fn borrow_while_everything_changes(jobs: usize, rounds: usize) {
         }
         for round in 0..rounds {
             world.repository.replace_history(&format!("round {round}"))?;
-            mirrors.sync(world).await?;
+            mirrors.sync().await?;
         }
         let generations = generations(&mirrors.directory)?;
         std::fs::write(mirrors.directory.join("stop"), "")?;
