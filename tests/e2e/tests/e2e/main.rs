@@ -34,6 +34,7 @@ mod reaping;
 mod registration;
 mod restart;
 mod restricted;
+mod rules;
 mod run_job;
 mod scale;
 mod schema;

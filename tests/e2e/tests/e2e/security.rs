@@ -2,10 +2,11 @@
 
 use anyhow::Result;
 use bk_api::BuildJob;
-use bk_e2e::{World, audit::ApiCall, eventually, scenario};
+use bk_e2e::{World, eventually, scenario};
 use jiff::Timestamp;
 use rstest::rstest;
-use serde::Deserialize;
+
+use crate::rules;
 
 /// The permissions of an installation.
 const RBAC: &str = include_str!("../../../../deploy/rbac.yaml");
@@ -57,45 +58,6 @@ const IN_TROUBLE: [(&str, &str); 5] = [
     ("buildenvironments", "get"),
 ];
 
-#[derive(Deserialize)]
-struct Object {
-    kind: String,
-    #[serde(default)]
-    rules: Vec<Rule>,
-}
-
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Rule {
-    api_groups: Vec<String>,
-    resources: Vec<String>,
-    #[serde(default)]
-    resource_names: Vec<String>,
-    verbs: Vec<String>,
-}
-
-impl Rule {
-    /// The verbs of the rule that no call has used.
-    fn unused<'a>(&'a self, calls: &[ApiCall]) -> Vec<&'a str> {
-        let used = |verb: &&String| calls.iter().any(|call| call.verb == **verb && self.is_about(call));
-        self.verbs.iter().filter(|verb| !used(verb)).map(String::as_str).collect()
-    }
-
-    fn is_about(&self, call: &ApiCall) -> bool {
-        let subresource = call.subresource.iter().map(|below| format!("/{below}"));
-        let resource = format!("{}{}", call.resource, subresource.collect::<String>());
-        let named = call.name.as_ref().is_some_and(|name| self.resource_names.contains(name));
-        self.api_groups.contains(&call.group)
-            && self.resources.contains(&resource)
-            && (self.resource_names.is_empty() || named)
-    }
-}
-
-fn rules() -> Result<Vec<Rule>> {
-    let objects: Vec<Object> = serde_saphyr::from_multiple(RBAC)?;
-    Ok(objects.into_iter().filter(|object| object.kind == "Role").flat_map(|role| role.rules).collect())
-}
-
 /// Jobs of every kind: from a queue and by hand, in pods and in Jobs, with a template and an environment, that pass and fail.
 async fn live(world: &World) -> Result<()> {
     let image = &world.environment.toolbox_image;
@@ -142,18 +104,9 @@ async fn the_operators_permissions_are_all_needed_and_all_it_needs() {
         live(world).await?;
         // Watches are on record when they are over.
         drop((leader, standby));
-        let rules = rules()?;
+        let rules = rules::of(RBAC)?;
         eventually("the record shows a use of each permission", async || {
-            let calls = world.api_calls(Timestamp::UNIX_EPOCH)?;
-            let unused: Vec<_> = rules
-                .iter()
-                .flat_map(|rule| rule.unused(&calls).into_iter().map(move |verb| (rule, verb)))
-                .filter(|(rule, verb)| {
-                    !IN_TROUBLE.iter().any(|(resource, verb_then)| {
-                        rule.resources.iter().any(|own| own == resource) && verb == verb_then
-                    })
-                })
-                .collect();
+            let unused = rules::unused(&rules, &world.api_calls(Timestamp::UNIX_EPOCH)?, &IN_TROUBLE);
             anyhow::ensure!(unused.is_empty(), "nothing has used {unused:#?}");
             // That nothing was refused is looked at after every test.
             Ok(Some(()))

@@ -2,7 +2,9 @@
 //! real agent has joined.
 
 use std::{
-    net::TcpListener,
+    fs,
+    net::{SocketAddr, TcpListener},
+    process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
 };
 
@@ -13,6 +15,7 @@ use bk_e2e::{
     program::{Server, promtool},
     scenario,
 };
+use buildkite_local::{Action, Answer, Fault};
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -35,14 +38,51 @@ async fn collector(world: &World) -> Result<(String, Received)> {
     Ok((url, received))
 }
 
-/// The queries of the dashboard for all queues, but for those about mirrors: their syncer has a page of its own.
+/// The queries of the dashboard for all queues.
 fn queries() -> Result<Vec<String>> {
     let dashboard: Value = serde_json::from_str(DASHBOARD)?;
     let panels = dashboard["panels"].as_array().context("it has panels")?;
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let all = targets.filter_map(|target| target["expr"].as_str());
-    let asked = all.filter(|query| !query.contains("buildkite_repo_mirror"));
-    Ok(asked.map(|query| query.replace("$queue", ".*").replace("$__rate_interval", "10m")).collect())
+    Ok(all.map(|query| query.replace("$queue", ".*").replace("$__rate_interval", "10m")).collect())
+}
+
+/// A syncer on this machine. Dropping it kills it.
+struct Syncer(Child);
+
+impl Syncer {
+    /// Starts it with a mirror of the test's repository. It answers questions about itself at `listen`. Jobs do without.
+    async fn start(world: &World, listen: SocketAddr) -> Result<Self> {
+        let directory = world.directory().join("mirrors");
+        fs::create_dir(&directory)?;
+        let place = directory.display();
+        let config = format!(
+            "{{layout: nodeLocal, enabled: false, hostPath: {place}, path: {place}, endpoint: {{listen: '{listen}'}}}}"
+        );
+        world.cluster.configure("repo_syncer_config", &config).await?;
+        let mirror = format!(
+            "{{apiVersion: buildkite-operator.dev/v1alpha1, kind: RepoMirror, metadata: {{name: app}}, spec: {{url: '{}'}}}}",
+            world.repository.url
+        );
+        world.cluster.kubectl(&["apply", "-f", "-"], Some(&mirror))?;
+        let environment = &world.environment;
+        let child = Command::new(&environment.operator)
+            .args(["repo-syncer", "--node=here", "--namespace", &world.cluster.namespace])
+            .args(["--operator-namespace", &world.cluster.namespace])
+            .arg(format!("--kubeconfig={}", environment.kubeconfig.display()))
+            .arg(format!("--private={}", world.directory().display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _gone = self.0.kill().and_then(|()| self.0.wait());
+    }
 }
 
 /// Waits until Prometheus has a number for a query.
@@ -75,10 +115,12 @@ async fn every_panel_has_data_and_every_job_is_a_trace() {
         let (collector, received) = collector(world).await?;
         let agents = "agentConfig: {tracingBackend: opentelemetry, tracingPropagateTraceparent: true}";
         world.cluster.configure("pod_config", agents).await?;
-        let listen = TcpListener::bind((world.environment.host, 0))?.local_addr()?;
+        let free = || TcpListener::bind((world.environment.host, 0))?.local_addr();
+        let (listen, mirrors) = (free()?, free()?);
+        let _syncer = Syncer::start(world, mirrors).await?;
         let _operator = world.operator_seen(listen, &collector).await?;
         let config = format!(
-            "scrape_configs: [{{job_name: operator, scrape_interval: 1s, static_configs: [{{targets: ['{listen}']}}]}}]"
+            "scrape_configs: [{{job_name: ours, scrape_interval: 1s, static_configs: [{{targets: ['{listen}', '{mirrors}']}}]}}]"
         );
         let prometheus = Server::prometheus(world, &config, &[]).await?;
         let native = Server::prometheus(world, &config, &["--enable-feature=native-histograms"]).await?;
@@ -101,8 +143,11 @@ async fn every_panel_has_data_and_every_job_is_a_trace() {
             answered(world, &prometheus, &query).await?;
         }
         answered(world, &native, "histogram_quantile(0.9, rate(buildkite_operator_job_wait_seconds[10m]))").await?;
-        let page = world.buildkite.http().get(format!("http://{listen}/metrics")).send().await?.text().await?;
-        assert_eq!(promtool(&["check", "metrics"], &page)?, "", "{page}");
+        for address in [listen, mirrors] {
+            let page = world.buildkite.http().get(format!("http://{address}/metrics")).send().await?.text().await?;
+            assert!(page.contains("\nbuildkite_"), "{page}");
+            assert_eq!(promtool(&["check", "metrics"], &page)?, "", "{page}");
+        }
 
         let job = first.context("a job has run")?;
         eventually("the trace is complete", async || {
@@ -120,6 +165,37 @@ async fn every_panel_has_data_and_every_job_is_a_trace() {
             Ok(received.iter().any(|(path, body)| path == "/v1/traces" && joined(body)).then_some(()))
         })
         .await
+    })
+    .await;
+}
+
+/// A Buildkite that fails makes an operator unready, and does not get it killed.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_operator_is_ready_once_its_queue_is_listed() {
+    scenario(async |world| {
+        let away = Action::Answer(Answer { status: 503, body: None, headers: [].into() });
+        world.buildkite.faults.add(Fault::always("/v3/stacks/*/scheduled-jobs", away))?;
+        let listen = TcpListener::bind((world.environment.host, 0))?.local_addr()?;
+        let _operator = world
+            .operator_given(None, ["--queue=bk-operator".to_owned(), format!("--listen={listen}")])
+            .await?;
+        let answer = async |path: &str| {
+            let asked = world.buildkite.http().get(format!("http://{listen}{path}")).send().await;
+            // It may not listen yet.
+            let Ok(answer) = asked else { return Ok((0, String::new())) };
+            anyhow::Ok((answer.status().as_u16(), answer.text().await?))
+        };
+        let unready = (503, "queue bk-operator: not listed yet\n".to_owned());
+        eventually("listings fail", async || Ok((answer("/readyz").await? == unready).then_some(()))).await?;
+        eventually("it has tried", async || {
+            Ok(world.operator_log().contains("cannot take jobs").then_some(()))
+        })
+        .await?;
+        assert_eq!(answer("/healthz").await?, (200, "ok\n".to_owned()));
+        assert_eq!(answer("/readyz").await?, unready);
+        world.buildkite.faults.clear();
+        let ready = (200, "ok\n".to_owned());
+        eventually("it is ready", async || Ok((answer("/readyz").await? == ready).then_some(()))).await
     })
     .await;
 }
