@@ -51,15 +51,18 @@ fn queries() -> Result<Vec<String>> {
 struct Syncer(Child);
 
 impl Syncer {
-    /// Starts it with a mirror of the test's repository. It answers questions about itself at `listen`. Jobs do without.
-    async fn start(world: &World, listen: SocketAddr) -> Result<Self> {
+    /// What it works by: it answers questions about itself at `listen`, and jobs do without it.
+    fn config(world: &World, listen: SocketAddr) -> Result<String> {
         let directory = world.directory().join("mirrors");
         fs::create_dir(&directory)?;
         let place = directory.display();
-        let config = format!(
+        Ok(format!(
             "{{layout: nodeLocal, enabled: false, hostPath: {place}, path: {place}, endpoint: {{listen: '{listen}'}}}}"
-        );
-        world.cluster.configure("repo_syncer_config", &config).await?;
+        ))
+    }
+
+    /// Starts it with a mirror of the test's repository.
+    async fn start(world: &World) -> Result<Self> {
         let mirror = format!(
             "{{apiVersion: buildkite-operator.dev/v1alpha1, kind: RepoMirror, metadata: {{name: app}}, spec: {{url: '{}'}}}}",
             world.repository.url
@@ -114,10 +117,11 @@ async fn every_panel_has_data_and_every_job_is_a_trace() {
     scenario(async |world| {
         let (collector, received) = collector(world).await?;
         let agents = "agentConfig: {tracingBackend: opentelemetry, tracingPropagateTraceparent: true}";
-        world.cluster.configure("pod_config", agents).await?;
         let free = || TcpListener::bind((world.environment.host, 0))?.local_addr();
         let (listen, mirrors) = (free()?, free()?);
-        let _syncer = Syncer::start(world, mirrors).await?;
+        let syncer = Syncer::config(world, mirrors)?;
+        world.cluster.configure_all([("pod_config", agents), ("repo_syncer_config", syncer.as_str())]).await?;
+        let _syncer = Syncer::start(world).await?;
         let _operator = world.operator_seen(listen, &collector).await?;
         let config = format!(
             "scrape_configs: [{{job_name: ours, scrape_interval: 1s, static_configs: [{{targets: ['{listen}', '{mirrors}']}}]}}]"

@@ -104,8 +104,11 @@ async fn print_one(
     let mut position = Position::default();
     let (mut told, mut broken) = (false, false);
     loop {
-        let known = watched.until(|known| has_started(known, container) || is_lost(known, container)).await;
-        if is_lost(&known, container) {
+        let known = watched
+            .until(|known| has_started(known.pod.as_ref(), container) || is_lost(known, container))
+            .await;
+        // The watch of the pod may be behind that of the BuildJob.
+        if is_lost(&known, container) && !has_started(live(pods, &known).await.as_ref(), container) {
             if broken {
                 say(&format!("the end of the log of container {container} went with its pod"));
             }
@@ -176,21 +179,26 @@ async fn copy(stream: impl AsyncBufRead, position: &mut Position, mark: &str) ->
     }
 }
 
-fn state<'a>(known: &'a Known, container: &str) -> Option<&'a ContainerState> {
-    let status = known.pod.as_ref()?.status.as_ref()?;
+/// The pod as it is now, unless it is known to be gone. What cannot be read is not there.
+async fn live(pods: &Api<Pod>, known: &Known) -> Option<Pod> {
+    pods.get_opt(&known.pod.as_ref()?.name_any()).await.ok().flatten()
+}
+
+fn state<'a>(pod: Option<&'a Pod>, container: &str) -> Option<&'a ContainerState> {
+    let status = pod?.status.as_ref()?;
     let mut all = status.init_container_statuses.iter().chain(&status.container_statuses).flatten();
     all.find(|status| status.name == container)?.state.as_ref()
 }
 
-fn has_started(known: &Known, container: &str) -> bool {
-    state(known, container).is_some_and(|state| state.running.is_some() || state.terminated.is_some())
+fn has_started(pod: Option<&Pod>, container: &str) -> bool {
+    state(pod, container).is_some_and(|state| state.running.is_some() || state.terminated.is_some())
 }
 
 fn has_ended(known: &Known, container: &str) -> bool {
-    known.is_over() || state(known, container).is_some_and(|state| state.terminated.is_some())
+    known.is_over() || state(known.pod.as_ref(), container).is_some_and(|state| state.terminated.is_some())
 }
 
 /// Whether there will be no log any more: the pod is gone, or the job is over and its container never started.
 fn is_lost(known: &Known, container: &str) -> bool {
-    known.pod.is_none() || (known.is_over() && !has_started(known, container))
+    known.pod.is_none() || (known.is_over() && !has_started(known.pod.as_ref(), container))
 }
