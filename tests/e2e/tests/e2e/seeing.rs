@@ -2,9 +2,7 @@
 //! real agent has joined.
 
 use std::{
-    fs,
-    net::{SocketAddr, TcpListener},
-    process::{Child, Command, Stdio},
+    net::TcpListener,
     sync::{Arc, Mutex},
 };
 
@@ -38,54 +36,14 @@ async fn collector(world: &World) -> Result<(String, Received)> {
     Ok((url, received))
 }
 
-/// The queries of the dashboard for all queues.
+/// The queries of the dashboard for all queues, but for those about mirrors: their syncer has a page of its own.
 fn queries() -> Result<Vec<String>> {
     let dashboard: Value = serde_json::from_str(DASHBOARD)?;
     let panels = dashboard["panels"].as_array().context("it has panels")?;
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let all = targets.filter_map(|target| target["expr"].as_str());
-    Ok(all.map(|query| query.replace("$queue", ".*").replace("$__rate_interval", "10m")).collect())
-}
-
-/// A syncer on this machine. Dropping it kills it.
-struct Syncer(Child);
-
-impl Syncer {
-    /// What it works by: it answers questions about itself at `listen`, and jobs do without it.
-    fn config(world: &World, listen: SocketAddr) -> Result<String> {
-        let directory = world.directory().join("mirrors");
-        fs::create_dir(&directory)?;
-        let place = directory.display();
-        Ok(format!(
-            "{{layout: nodeLocal, enabled: false, hostPath: {place}, path: {place}, endpoint: {{listen: '{listen}'}}}}"
-        ))
-    }
-
-    /// Starts it with a mirror of the test's repository.
-    async fn start(world: &World) -> Result<Self> {
-        let mirror = format!(
-            "{{apiVersion: buildkite-operator.dev/v1alpha1, kind: RepoMirror, metadata: {{name: app}}, spec: {{url: '{}'}}}}",
-            world.repository.url
-        );
-        world.cluster.kubectl(&["apply", "-f", "-"], Some(&mirror))?;
-        let environment = &world.environment;
-        let child = Command::new(&environment.operator)
-            .args(["repo-syncer", "--node=here", "--namespace", &world.cluster.namespace])
-            .args(["--operator-namespace", &world.cluster.namespace])
-            .arg(format!("--kubeconfig={}", environment.kubeconfig.display()))
-            .arg(format!("--private={}", world.directory().display()))
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()?;
-        Ok(Self(child))
-    }
-}
-
-impl Drop for Syncer {
-    fn drop(&mut self) {
-        // It may be gone already.
-        let _gone = self.0.kill().and_then(|()| self.0.wait());
-    }
+    let asked = all.filter(|query| !query.contains("buildkite_repo_mirror"));
+    Ok(asked.map(|query| query.replace("$queue", ".*").replace("$__rate_interval", "10m")).collect())
 }
 
 /// Waits until Prometheus has a number for a query.
@@ -117,14 +75,11 @@ async fn every_panel_has_data_and_every_job_is_a_trace() {
     scenario(async |world| {
         let (collector, received) = collector(world).await?;
         let agents = "agentConfig: {tracingBackend: opentelemetry, tracingPropagateTraceparent: true}";
-        let free = || TcpListener::bind((world.environment.host, 0))?.local_addr();
-        let (listen, mirrors) = (free()?, free()?);
-        let syncer = Syncer::config(world, mirrors)?;
-        world.cluster.configure_all([("pod_config", agents), ("repo_syncer_config", syncer.as_str())]).await?;
-        let _syncer = Syncer::start(world).await?;
+        world.cluster.configure("pod_config", agents).await?;
+        let listen = TcpListener::bind((world.environment.host, 0))?.local_addr()?;
         let _operator = world.operator_seen(listen, &collector).await?;
         let config = format!(
-            "scrape_configs: [{{job_name: ours, scrape_interval: 1s, static_configs: [{{targets: ['{listen}', '{mirrors}']}}]}}]"
+            "scrape_configs: [{{job_name: operator, scrape_interval: 1s, static_configs: [{{targets: ['{listen}']}}]}}]"
         );
         let prometheus = Server::prometheus(world, &config, &[]).await?;
         let native = Server::prometheus(world, &config, &["--enable-feature=native-histograms"]).await?;
@@ -147,11 +102,8 @@ async fn every_panel_has_data_and_every_job_is_a_trace() {
             answered(world, &prometheus, &query).await?;
         }
         answered(world, &native, "histogram_quantile(0.9, rate(buildkite_operator_job_wait_seconds[10m]))").await?;
-        for address in [listen, mirrors] {
-            let page = world.buildkite.http().get(format!("http://{address}/metrics")).send().await?.text().await?;
-            assert!(page.contains("\nbuildkite_"), "{page}");
-            assert_eq!(promtool(&["check", "metrics"], &page)?, "", "{page}");
-        }
+        let page = world.buildkite.http().get(format!("http://{listen}/metrics")).send().await?.text().await?;
+        assert_eq!(promtool(&["check", "metrics"], &page)?, "", "{page}");
 
         let job = first.context("a job has run")?;
         eventually("the trace is complete", async || {
