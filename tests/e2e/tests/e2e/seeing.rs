@@ -2,7 +2,9 @@
 //! real agent has joined.
 
 use std::{
-    net::TcpListener,
+    fs,
+    net::{SocketAddr, TcpListener},
+    process::{Child, Command, Stdio},
     sync::{Arc, Mutex},
 };
 
@@ -36,13 +38,21 @@ async fn collector(world: &World) -> Result<(String, Received)> {
     Ok((url, received))
 }
 
-/// The queries of the dashboard for all queues, but for those about mirrors: their syncer has a page of its own.
-fn queries() -> Result<Vec<String>> {
+/// Whose page has the numbers of a query.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Page {
+    Operator,
+    Syncer,
+}
+
+/// The queries of the dashboard, for all queues, that a page answers.
+fn queries(page: Page) -> Result<Vec<String>> {
     let dashboard: Value = serde_json::from_str(DASHBOARD)?;
     let panels = dashboard["panels"].as_array().context("it has panels")?;
     let targets = panels.iter().flat_map(|panel| panel["targets"].as_array().into_iter().flatten());
     let all = targets.filter_map(|target| target["expr"].as_str());
-    let asked = all.filter(|query| !query.contains("buildkite_repo_mirror"));
+    let is_syncers = |query: &str| query.contains("buildkite_repo_mirror");
+    let asked = all.filter(|query| is_syncers(query) == (page == Page::Syncer));
     Ok(asked.map(|query| query.replace("$queue", ".*").replace("$__rate_interval", "10m")).collect())
 }
 
@@ -57,6 +67,58 @@ async fn answered(world: &World, prometheus: &Server, query: &str) -> Result<()>
         series.iter().any(|one| one["value"][1].as_str().is_some_and(|value| value != "NaN")).then_some(())
     };
     prometheus.get(world, &path, has_number).await.with_context(|| query.to_owned())
+}
+
+/// A syncer on this machine. Dropping it kills it.
+struct Syncer(Child);
+
+impl Syncer {
+    /// Starts it with a mirror of the test's repository. It answers questions about itself at `listen`.
+    async fn start(world: &World, listen: SocketAddr) -> Result<Self> {
+        let directory = world.directory().join("mirrors");
+        fs::create_dir(&directory)?;
+        let place = directory.display();
+        let config = format!(
+            "{{layout: nodeLocal, hostPath: {place}, path: {place}, endpoint: {{listen: '{listen}', tokenSecret: hook}}}}"
+        );
+        world.cluster.configure("repo_syncer_config", &config).await?;
+        let mirror = format!(
+            "{{apiVersion: buildkite-operator.dev/v1alpha1, kind: RepoMirror, metadata: {{name: app}}, spec: {{url: '{}'}}}}",
+            world.repository.url
+        );
+        world.cluster.kubectl(&["apply", "-f", "-"], Some(&mirror))?;
+        let environment = &world.environment;
+        let log = fs::File::create(world.directory().join("syncer.log"))?;
+        let child = Command::new(&environment.operator)
+            .args(["repo-syncer", "--node=here", "--namespace", &world.cluster.namespace])
+            .args(["--operator-namespace", &world.cluster.namespace])
+            .arg(format!("--kubeconfig={}", environment.kubeconfig.display()))
+            .arg(format!("--private={}", world.directory().display()))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()?;
+        Ok(Self(child))
+    }
+}
+
+impl Drop for Syncer {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _gone = self.0.kill().and_then(|()| self.0.wait());
+    }
+}
+
+/// Asks Prometheus for what a page of ours has.
+fn scraping(listen: SocketAddr) -> String {
+    format!("scrape_configs: [{{job_name: ours, scrape_interval: 1s, static_configs: [{{targets: ['{listen}']}}]}}]")
+}
+
+/// A page of ours is one that promtool finds nothing wrong with.
+async fn assert_sound(world: &World, listen: SocketAddr) -> Result<()> {
+    let page = world.buildkite.http().get(format!("http://{listen}/metrics")).send().await?.text().await?;
+    assert!(page.contains("\nbuildkite_"), "{page}");
+    assert_eq!(promtool(&["check", "metrics"], &page)?, "", "{page}");
+    Ok(())
 }
 
 /// The spans of a job that the operator has sent, by name.
@@ -78,9 +140,7 @@ async fn every_panel_has_data_and_every_job_is_a_trace() {
         world.cluster.configure("pod_config", agents).await?;
         let listen = TcpListener::bind((world.environment.host, 0))?.local_addr()?;
         let _operator = world.operator_seen(listen, &collector).await?;
-        let config = format!(
-            "scrape_configs: [{{job_name: operator, scrape_interval: 1s, static_configs: [{{targets: ['{listen}']}}]}}]"
-        );
+        let config = scraping(listen);
         let prometheus = Server::prometheus(world, &config, &[]).await?;
         let native = Server::prometheus(world, &config, &["--enable-feature=native-histograms"]).await?;
 
@@ -98,12 +158,11 @@ async fn every_panel_has_data_and_every_job_is_a_trace() {
             world.cluster.no_pods().await?;
         }
 
-        for query in queries()? {
+        for query in queries(Page::Operator)? {
             answered(world, &prometheus, &query).await?;
         }
         answered(world, &native, "histogram_quantile(0.9, rate(buildkite_operator_job_wait_seconds[10m]))").await?;
-        let page = world.buildkite.http().get(format!("http://{listen}/metrics")).send().await?.text().await?;
-        assert_eq!(promtool(&["check", "metrics"], &page)?, "", "{page}");
+        assert_sound(world, listen).await?;
 
         let job = first.context("a job has run")?;
         eventually("the trace is complete", async || {
@@ -121,6 +180,22 @@ async fn every_panel_has_data_and_every_job_is_a_trace() {
             Ok(received.iter().any(|(path, body)| path == "/v1/traces" && joined(body)).then_some(()))
         })
         .await
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_panel_about_mirrors_has_data() {
+    scenario(async |world| {
+        let listen = TcpListener::bind((world.environment.host, 0))?.local_addr()?;
+        let _syncer = Syncer::start(world, listen).await?;
+        let prometheus = Server::prometheus(world, &scraping(listen), &[]).await?;
+        let queries = queries(Page::Syncer)?;
+        assert!(!queries.is_empty(), "the dashboard shows mirrors");
+        for query in queries {
+            answered(world, &prometheus, &query).await?;
+        }
+        assert_sound(world, listen).await
     })
     .await;
 }
