@@ -110,7 +110,9 @@ impl Drop for Syncer {
 
 /// Asks Prometheus for what a page of ours has.
 fn scraping(listen: SocketAddr) -> String {
-    format!("scrape_configs: [{{job_name: ours, scrape_interval: 1s, static_configs: [{{targets: ['{listen}']}}]}}]")
+    format!(
+        "scrape_configs: [{{job_name: ours, scrape_interval: 1s, static_configs: [{{targets: ['{listen}']}}]}}]"
+    )
 }
 
 /// A page of ours is one that promtool finds nothing wrong with.
@@ -161,14 +163,18 @@ async fn every_panel_has_data_and_every_job_is_a_trace() {
         for query in queries(Page::Operator)? {
             answered(world, &prometheus, &query).await?;
         }
-        answered(world, &native, "histogram_quantile(0.9, rate(buildkite_operator_job_wait_seconds[10m]))").await?;
+        answered(world, &native, "histogram_quantile(0.9, rate(buildkite_operator_job_wait_seconds[10m]))")
+            .await?;
         assert_sound(world, listen).await?;
 
         let job = first.context("a job has run")?;
         eventually("the trace is complete", async || {
             let spans = spans(&received, job);
             let has = |name: &str| spans.iter().any(|span| span["name"] == name);
-            Ok(["buildkite job", "queue", "create", "start", "run", "reap"].into_iter().all(has).then_some(()))
+            Ok(["buildkite job", "queue", "create", "start", "run", "reap"]
+                .into_iter()
+                .all(has)
+                .then_some(()))
         })
         .await?;
         let trace: [u8; 16] = *job.as_bytes();
