@@ -138,7 +138,9 @@ async fn what_jobs_have_written_that_are_cancelled_or_take_too_long_is_there() {
 async fn ten_thousand_files_and_one_of_two_gigabytes() {
     const SMALL: u64 = 10_000;
     scenario(async |world| {
-        world.cluster.configure("artifact_exporter_config", "enabled: true").await?;
+        // A BuildJob that goes at once takes along what it was told of its files.
+        let stays = ("pod_config", "succeededTtlSeconds: 3600");
+        world.cluster.configure_all([("artifact_exporter_config", "enabled: true"), stays]).await?;
         let _operator = world.operator().await?;
         let command = format!(
             "i=0; while [ $i -lt {SMALL} ]; do echo $i > /artifacts/small-$i; i=$((i+1)); done; \
