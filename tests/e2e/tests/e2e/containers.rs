@@ -86,7 +86,8 @@ async fn a_volume_that_cannot_be_mounted_is_named(
     #[case] reason: &str,
 ) {
     scenario(async |world| {
-        world.cluster.configure("pod_config", "timeouts: {scheduleSeconds: 8, startSeconds: 8}").await?;
+        // Long enough for the kubelet of a busy machine to say why.
+        world.cluster.configure("pod_config", "timeouts: {scheduleSeconds: 8, startSeconds: 20}").await?;
         let _operator = world.operator().await?;
         let container = "{image: 'IMAGE', volumeMounts: [{name: v, mountPath: /v}]}";
         let step = step(world, &format!("volumes: [{volume}], containers: [{container}]"));
