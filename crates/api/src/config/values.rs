@@ -41,6 +41,7 @@ impl ValuesSchema {
         for (name, definition) in definitions.as_object_mut().into_iter().flatten() {
             strict(definition, !name.starts_with(KUBERNETES));
         }
+        forgive_names(&mut definitions);
         strict(&mut config, true);
         Self { config, definitions }
     }
@@ -88,6 +89,33 @@ fn refer_to_kubernetes(generator: &mut SchemaGenerator) {
     schema::<TopologySpreadConstraint>(generator);
     schema::<Volume>(generator);
     schema::<VolumeMount>(generator);
+}
+
+/// A volume of the configuration may go without a name: there is one for each that the operator gives it. Volumes of the chart's own values
+/// are those of a list, and Kubernetes asks for theirs.
+fn forgive_names(definitions: &mut Value) {
+    const VOLUME: &str = "io.k8s.api.core.v1.Volume";
+    const UNNAMED: &str = "UnnamedVolume";
+    let mut unnamed = definitions[VOLUME].clone();
+    if let Some(fields) = unnamed.as_object_mut() {
+        fields.remove("required");
+    }
+    for (_, definition) in
+        definitions.as_object_mut().into_iter().flatten().filter(|(name, _)| !name.starts_with(KUBERNETES))
+    {
+        point(definition, &format!("#/$defs/{VOLUME}"), &format!("#/$defs/{UNNAMED}"));
+    }
+    definitions[UNNAMED] = unnamed;
+}
+
+/// Has references to one definition point to another.
+fn point(schema: &mut Value, from: &str, to: &str) {
+    match schema {
+        Value::String(reference) if reference == from => to.clone_into(reference),
+        Value::Object(fields) => fields.values_mut().for_each(|value| point(value, from, to)),
+        Value::Array(items) => items.iter_mut().for_each(|item| point(item, from, to)),
+        _ => {}
+    }
 }
 
 /// Refuses properties that are not listed, as the operator itself does, and says what only people read in as few words as can be.
@@ -149,5 +177,14 @@ mod tests {
         assert_eq!(definitions["PodConfig"]["additionalProperties"], false);
         assert_eq!(definitions["io.k8s.api.core.v1.Toleration"]["additionalProperties"], false);
         assert_eq!(definitions["AgentDelivery"]["enum"], json!(["shim", "init"]));
+    }
+
+    #[test]
+    fn a_volume_of_the_configuration_needs_no_name() {
+        let definitions = ValuesSchema::new().definitions;
+        let hooks = definitions["AgentConfig"]["properties"]["hooksVolume"].to_string();
+        assert!(hooks.contains("#/$defs/UnnamedVolume"), "{hooks}");
+        assert_eq!(definitions["UnnamedVolume"].get("required"), None);
+        assert_eq!(definitions["io.k8s.api.core.v1.Volume"]["required"], json!(["name"]));
     }
 }

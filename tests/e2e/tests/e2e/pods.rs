@@ -1,6 +1,7 @@
 //! Ways to make a job's pod: init containers of the operator's own, workspaces that stay, plugins that are none, other users.
 
-use bk_e2e::{World, scenario};
+use anyhow::ensure;
+use bk_e2e::{World, eventually, scenario};
 
 /// Runs a step and returns its log; it must pass.
 async fn passes(world: &World, step: &str) -> anyhow::Result<String> {
@@ -20,12 +21,16 @@ async fn an_init_container_delivers_the_agent_and_others_check_images() {
         let image = &world.environment.toolbox_image;
         let step = format!("- {{command: ./hello.sh, image: \"{image}\"}}");
         assert!(passes(world, &step).await?.contains("hello from the repository"));
-        let list = world
-            .cluster
-            .kubectl(&["get", "events", "-o", "jsonpath={.items[*].involvedObject.fieldPath}"], None)?;
-        for name in ["copy-agent", "imagecheck-0"] {
-            assert!(list.contains(&format!("initContainers{{{name}}}")), "{name} has run: {list}");
-        }
+        // The kubelet tells of them in its own time.
+        eventually("events tell that init containers have run", async || {
+            let list = world
+                .cluster
+                .kubectl(&["get", "events", "-o", "jsonpath={.items[*].involvedObject.fieldPath}"], None)?;
+            let has_run = |name: &str| list.contains(&format!("initContainers{{{name}}}"));
+            ensure!(["copy-agent", "imagecheck-0"].into_iter().all(has_run), "{list}");
+            Ok(Some(()))
+        })
+        .await?;
         world.cluster.no_pods().await
     })
     .await;
