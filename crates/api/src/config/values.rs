@@ -95,7 +95,8 @@ fn refer_to_kubernetes(generator: &mut SchemaGenerator) {
 /// are those of a list, and Kubernetes asks for theirs.
 fn forgive_names(definitions: &mut Value) {
     const VOLUME: &str = "io.k8s.api.core.v1.Volume";
-    const UNNAMED: &str = "UnnamedVolume";
+    // Documents call it what it is to people, by the last part.
+    const UNNAMED: &str = "io.k8s.unnamed.Volume";
     let mut unnamed = definitions[VOLUME].clone();
     if let Some(fields) = unnamed.as_object_mut() {
         fields.remove("required");
@@ -183,8 +184,8 @@ mod tests {
     fn a_volume_of_the_configuration_needs_no_name() {
         let definitions = ValuesSchema::new().definitions;
         let hooks = definitions["AgentConfig"]["properties"]["hooksVolume"].to_string();
-        assert!(hooks.contains("#/$defs/UnnamedVolume"), "{hooks}");
-        assert_eq!(definitions["UnnamedVolume"].get("required"), None);
+        assert!(hooks.contains("#/$defs/io.k8s.unnamed.Volume"), "{hooks}");
+        assert_eq!(definitions["io.k8s.unnamed.Volume"].get("required"), None);
         assert_eq!(definitions["io.k8s.api.core.v1.Volume"]["required"], json!(["name"]));
     }
 }
