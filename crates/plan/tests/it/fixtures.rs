@@ -38,6 +38,7 @@ pub(crate) fn pod_settings() -> PodSettings {
         resource_classes: ResourceClasses::new(),
         mirrors: MirrorConfig::default(),
         endpoint: "https://agent.buildkite.com/v3".to_owned(),
+        broker: None,
         shim_config_map: "buildkite-shim-0123456789ab".to_owned(),
         architecture: bk_api::config::Architecture::Amd64,
         queue: "bk-operator".to_owned(),

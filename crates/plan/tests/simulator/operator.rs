@@ -250,6 +250,8 @@ impl World {
             batch: batch.as_ref().map(Batch::facts),
             creation: self.operator.recall.creation(attempt(job)),
             remote: self.operator.states.remote,
+            has_session: false,
+            node: None,
             unreadable: None,
             explained: self.operator.recall.explained().cloned(),
             surroundings: Surroundings::default(),
@@ -394,6 +396,7 @@ impl World {
                 self.operator.recall.told(reason, now);
             }
             Action::Remark(_) => {}
+            Action::EndForAgent(_) | Action::EvictPod { .. } => unreachable!("no session, no node"),
             Action::DeleteJob { unrecorded } => return self.delete_job(unrecorded.as_deref()),
         }
         Ok(())

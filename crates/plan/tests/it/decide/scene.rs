@@ -8,7 +8,7 @@ use bk_api::{
 use bk_plan::{
     batch::BatchFacts,
     decide::{Action, Decision, Observed, decide, not_created},
-    facts::{ContainerFacts, ContainerState, Ended, PodFacts, Told},
+    facts::{ContainerFacts, ContainerState, Ended, NodeFacts, PodFacts, Told},
     plugin::PluginError,
     recall::{Creation, Explained},
     remote::{Remote, RemoteState},
@@ -27,6 +27,8 @@ pub(crate) struct Scene {
     pub(crate) pod: Option<PodFacts>,
     batch: Option<BatchFacts>,
     pub(crate) remote: Option<Remote>,
+    has_session: bool,
+    node: Option<NodeFacts>,
     creation: Creation,
     explained: Option<Explained>,
     unreadable: Option<PluginError>,
@@ -56,6 +58,8 @@ pub(crate) fn scene(yaml: &str) -> Scene {
         pod: None,
         batch: None,
         remote: None,
+        has_session: false,
+        node: None,
         creation: Creation::Unknown,
         explained: None,
         unreadable: None,
@@ -185,6 +189,24 @@ impl Scene {
         self
     }
 
+    /// The agent in the pod has registered by way of the operator.
+    pub(crate) fn with_session(mut self) -> Self {
+        self.has_session = true;
+        self
+    }
+
+    /// The node has not been heard of since then.
+    pub(crate) fn silent_since(mut self, seconds: i64) -> Self {
+        self.node.get_or_insert_default().silent_since = Some(time(seconds));
+        self
+    }
+
+    /// The node says that it is about to go.
+    pub(crate) fn leaving(mut self) -> Self {
+        self.node.get_or_insert_default().leaving = Some("karpenter.sh/disrupted".to_owned());
+        self
+    }
+
     pub(crate) fn at(mut self, seconds: i64) -> Self {
         self.now = time(seconds);
         self
@@ -198,6 +220,8 @@ impl Scene {
             creation: self.creation,
             explained: self.explained.clone(),
             remote: self.remote,
+            has_session: self.has_session,
+            node: self.node.clone(),
             surroundings: Surroundings::default(),
             unreadable: self.unreadable.clone(),
             now: self.now,
@@ -272,6 +296,10 @@ fn in_words(action: &Action) -> String {
         Action::FinishRemote(verdict) => {
             format!("finish {:?} {}", verdict.code, verdict.exit_status.unwrap_or_default())
         }
+        Action::EndForAgent(verdict) => {
+            format!("end {:?} {}", verdict.code, verdict.exit_status.unwrap_or_default())
+        }
+        Action::EvictPod { name, uid } => format!("evict {name} {uid}"),
         Action::Notify(verdict) => format!("notify {:?}", verdict.code),
         Action::Remark(_) => "remark".to_owned(),
         Action::Explain(reason) => format!("explain {}", reason.split(' ').next().unwrap_or_default()),

@@ -54,6 +54,8 @@ fn name_of(action: &Action) -> String {
             format!("write {:?}/{} {code:?}", status.phase, status.attempt)
         }
         Action::FinishRemote(verdict) => format!("finish {:?}", verdict.code),
+        Action::EndForAgent(verdict) => format!("end for the agent {:?}", verdict.code),
+        Action::EvictPod { uid, .. } => format!("evict {uid}"),
         Action::Explain(reason) => format!("explain {reason}"),
         Action::Remark(text) => format!("remark {text}"),
         Action::Notify(verdict) => format!("notify {:?}", verdict.code),
