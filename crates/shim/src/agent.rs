@@ -1,7 +1,7 @@
 //! The agent's container: delivers the agent, keeps the start fence, then runs the agent.
 
 use crate::args::{Agent, Deliver};
-use crate::child::Command;
+use crate::child::{Command, Running};
 use crate::container::{self, Part};
 use crate::deaths::{self, Deaths};
 use crate::decision::{Fence, fence, outcome};
@@ -11,6 +11,7 @@ use crate::failure::Failure;
 use crate::home;
 use crate::layout::{AGENT, Spot};
 use crate::marks;
+use crate::proof::Proof;
 use crate::report;
 use crate::sys::{self, Process};
 use crate::waiting::{Signals, Stopped, Watch};
@@ -27,14 +28,26 @@ pub fn run(agent: &Agent<'_>, process: &Process) -> u8 {
         let Some(position) = agent.command else {
             return wait_for_end(agent, &watch, signals);
         };
-        let home = home::instead(process, agent.pod.layout);
-        let running = Command::new(process, position, umask).at_home(home).start(signals, None)?;
+        let running = start(agent, process, Command::new(process, position, umask), signals)?;
         drop(watch);
         let mut deaths = Deaths::default();
         // All run, unless there is no fence: who dies from now on was seen alive.
         deaths.look(agent);
         running.finish_looking(Some(deaths::LOOK), signals, None, || deaths.look(agent))
     })
+}
+
+/// Starts the agent. Never inlined: what it needs of the stack is nothing that a waiting shim should hold.
+#[inline(never)]
+fn start(
+    agent: &Agent<'_>,
+    process: &Process,
+    command: Command<'_>,
+    signals: &Signals,
+) -> Result<Running, Failure<'static>> {
+    let home = home::instead(process, agent.pod.layout);
+    let proof = Proof::of(process)?;
+    command.at_home(home).with_proof(proof.as_ref()).start(signals, None)
 }
 
 /// Delivers the agent before the pod's containers start, and gives the exit status.

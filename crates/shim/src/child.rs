@@ -4,6 +4,7 @@ use crate::errno::Errno;
 use crate::failure::{Failure, ending};
 use crate::home::{self, Home};
 use crate::output::{Outlets, Output};
+use crate::proof::Proof;
 use crate::sys::{self, Fd, Pid, Process, Strings};
 use crate::text::Path;
 use crate::waiting::Signals;
@@ -13,13 +14,14 @@ use core::ffi::CStr;
 const DEFAULT_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// A command to run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Command<'a> {
     file: &'static CStr,
     entrypoint: Option<&'a CStr>,
     arguments: Strings,
     environment: Strings,
     home: Option<Home>,
+    proof: Option<&'a Proof>,
     umask: u32,
 }
 
@@ -28,7 +30,8 @@ impl<'a> Command<'a> {
     pub fn new(process: &Process, position: usize, umask: u32) -> Self {
         let arguments = process.arguments.after(1 + position);
         let file = arguments.into_iter().next().unwrap_or_default();
-        Self { file, entrypoint: None, arguments, environment: process.environment, home: None, umask }
+        let environment = process.environment;
+        Self { file, entrypoint: None, arguments, environment, home: None, proof: None, umask }
     }
 
     /// The same with a program that gets its arguments instead, if there is one on the path.
@@ -41,6 +44,12 @@ impl<'a> Command<'a> {
     #[must_use]
     pub fn at_home(self, home: Option<Home>) -> Self {
         Self { home, ..self }
+    }
+
+    /// The same with a proof beside the agent's token.
+    #[must_use]
+    pub fn with_proof(self, proof: Option<&'a Proof>) -> Self {
+        Self { proof, ..self }
     }
 
     /// Starts the command, which writes to `outlets` if there are any. When this returns, the program has taken its place in the child.
@@ -81,8 +90,10 @@ impl<'a> Command<'a> {
     }
 
     fn look_for(&self, file: &CStr) -> Errno {
-        let home = self.home.as_ref().map(|home| (home::NONE, home.as_c_str()));
-        let attempt = |file: &CStr| sys::execute(file, self.arguments, self.environment, home);
+        let home = self.home.as_ref().map(|home| (home::NONE, Some(home.as_c_str())));
+        let proof = self.proof.map(Proof::changes);
+        let changes = || home.into_iter().chain(proof.into_iter().flatten());
+        let attempt = |file: &CStr| sys::execute(file, self.arguments, self.environment, changes());
         if file.to_bytes().contains(&b'/') {
             return attempt(file);
         }

@@ -35,6 +35,8 @@ pub enum Failure<'a> {
     Directory(&'a str, Errno),
     /// A file could not be copied for this user alone.
     Private(&'a str, &'a str, Errno),
+    /// The file has no proof for the agent's registration.
+    Proof(&'a CStr, Flaw),
     /// The shim tried something in the workspace and failed.
     Workspace(&'static str, Place<'a>, Errno),
 }
@@ -58,6 +60,7 @@ impl<'a> Failure<'a> {
             | Self::Signals(_)
             | Self::Directory(..)
             | Self::Private(..)
+            | Self::Proof(..)
             | Self::Workspace(..) => OWN_FAULT,
         }
     }
@@ -97,12 +100,33 @@ impl fmt::Display for Failure<'_> {
             Self::Signals(errno) => write!(out, "cannot take over the process's signals: {errno}"),
             Self::Directory(path, errno) => write!(out, "cannot make the directory {path}: {errno}"),
             Self::Private(from, to, errno) => write!(out, "cannot copy {from} to {to}: {errno}"),
+            Self::Proof(file, flaw) => {
+                write!(out, "cannot take the proof for the agent's registration from {}: {flaw}", Shown(file))
+            }
             Self::Workspace(attempt, place, errno) => write!(out, "cannot {attempt} {place}: {errno}"),
         }
     }
 }
 
-/// Bytes of the command line for people.
+/// Why a file has no proof.
+#[derive(Debug, PartialEq)]
+pub enum Flaw {
+    /// It cannot be read.
+    Read(Errno),
+    /// What is in it, or where it belongs, is not what it has to be.
+    Content(&'static str),
+}
+
+impl fmt::Display for Flaw {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(errno) => errno.fmt(out),
+            Self::Content(words) => out.write_str(words),
+        }
+    }
+}
+
+/// Bytes of the command line, or of the environment, for people.
 struct Shown<'a>(&'a CStr);
 
 impl fmt::Display for Shown<'_> {
@@ -114,7 +138,7 @@ impl fmt::Display for Shown<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Failure, ending};
+    use super::{Failure, Flaw, ending};
     use crate::errno::Errno;
     use crate::layout::{Layout, Name, Spot};
     use std::string::ToString;
@@ -155,6 +179,16 @@ mod tests {
                 "cannot execute /a: permission denied (errno 13)",
             ),
             (Failure::Killed(c"/a", 9), 137, "/a was ended by signal 9"),
+            (
+                Failure::Proof(c"/p/token", Flaw::Read(Errno(libc::EACCES))),
+                125,
+                "cannot take the proof for the agent's registration from /p/token: permission denied (errno 13)",
+            ),
+            (
+                Failure::Proof(c"/p/token", Flaw::Content("it is empty")),
+                125,
+                "cannot take the proof for the agent's registration from /p/token: it is empty",
+            ),
             (
                 Failure::Workspace("remove", place, Errno(libc::EROFS)),
                 125,

@@ -9,7 +9,7 @@
 //! - [`deaths`]: containers that were killed with their shims
 //! - [`hook`]: the shim under the name of one of the agent's hooks
 //! - [`keeper`], [`wish`]: artifacts before a container's end is told
-//! - [`marks`], [`delivery`], [`private`], [`home`], [`waiting`], [`child`], [`output`], [`report`]: their effects
+//! - [`marks`], [`delivery`], [`private`], [`home`], [`proof`], [`waiting`], [`child`], [`output`], [`report`]: their effects
 //! - [`sys`], [`errno`], [`text`]: the kernel, without a C library and without an allocator
 #![no_std]
 
@@ -33,6 +33,7 @@ pub mod layout;
 pub mod marks;
 pub mod output;
 pub mod private;
+pub mod proof;
 pub mod report;
 pub mod sys;
 pub mod text;

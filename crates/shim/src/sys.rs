@@ -406,20 +406,30 @@ pub fn fork(child: impl FnOnce() -> u8) -> Result<Pid> {
     Ok(Pid(small(pid)))
 }
 
-/// Replaces this process; returns only with the reason why it could not. A variable of the environment may get another value:
-/// the first of `change` becomes the second.
-pub fn execute(
+/// An entry of an environment, and what a program gets instead of it, if anything.
+pub type Change<'a> = (&'a CStr, Option<&'a CStr>);
+
+/// Replaces this process; returns only with the reason why it could not. Entries of the environment that `changes` name are
+/// others then, or gone.
+pub fn execute<'a>(
     file: &CStr,
     arguments: Strings,
     environment: Strings,
-    change: Option<(&CStr, &CStr)>,
+    changes: impl Iterator<Item = Change<'a>>,
 ) -> Errno {
-    let place = change
-        .and_then(|(old, new)| environment.into_iter().position(|entry| entry == old).map(|at| (at, new)));
-    if let Some((at, new)) = place {
-        // SAFETY: the position is one of the vector's, whose memory the kernel made for this process to write. `new` lives
-        // until the kernel has copied it, and if it cannot, the caller exits.
-        unsafe { environment.0.add(at).cast_mut().write(new.as_ptr()) };
+    for (old, new) in changes {
+        let Some(at) = environment.into_iter().position(|entry| entry == old) else { continue };
+        let rest = environment.after(at);
+        let place = rest.0.cast_mut();
+        // SAFETY: the position is one of the vector's, whose memory the kernel made for this process to write. There are as many
+        // pointers after it, with NULL, as strings from it on. `new` lives until the kernel has copied it, and if it cannot, the
+        // caller exits.
+        unsafe {
+            match new {
+                Some(new) => place.write(new.as_ptr()),
+                None => ptr::copy(place.add(1), place, rest.into_iter().count()),
+            }
+        }
     }
     let vectors = (arguments.0 as usize, environment.0 as usize);
     // SAFETY: `Strings` are NULL-ended vectors of C strings.

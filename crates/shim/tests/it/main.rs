@@ -13,6 +13,7 @@ mod output;
 mod pod;
 mod preparation;
 mod process;
+mod proof;
 mod signals;
 mod turns;
 mod usage;

@@ -77,9 +77,13 @@ impl Pod {
     }
 
     pub(crate) fn agent_with(&self, flags: &[&str], command: &[&str]) -> Container {
+        self.agent_in(Command::new(shim()), flags, command)
+    }
+
+    pub(crate) fn agent_in(&self, program: Command, flags: &[&str], command: &[&str]) -> Container {
         let binary = self.outside("agent-binary");
         let binary = ["--agent-binary", binary.to_str().unwrap()];
-        self.start("agent", Command::new(shim()), &[&["agent"], flags, &binary].concat(), command)
+        self.start("agent", program, &[&["agent"], flags, &binary].concat(), command)
     }
 
     /// A job's container that runs a shell script.
