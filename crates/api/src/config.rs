@@ -30,8 +30,8 @@ pub use logs::{
 pub use metrics::{AtEnd, JobLabel, MetricsExporterConfig, OtlpMetrics, PushConfig};
 pub use mirrors::{MirrorConfig, MirrorEndpoint, MirrorGc, MirrorLayout};
 pub use pods::{
-    AgentDelivery, Architecture, ImageCheck, OwnResources, PodConfig, PodSecurity, PullPolicy, ResourceClass,
-    ResourceClasses, Timeouts,
+    AgentCredentials, AgentDelivery, Architecture, ImageCheck, NodeLeaving, OwnResources, PodConfig,
+    PodSecurity, PullPolicy, RegistrationProof, ResourceClass, ResourceClasses, Timeouts,
 };
 pub use spawner::{
     CLUSTER_DEFAULT_QUEUE, DEFAULT_QUEUE, IntakeKind, JobDefaults, Queue, QueueConfig, SpawnerConfig,

@@ -84,4 +84,9 @@ impl Error {
     pub fn is_settled(&self) -> bool {
         matches!(self.status(), Some(StatusCode::NOT_FOUND | StatusCode::UNPROCESSABLE_ENTITY))
     }
+
+    /// Whether the service does not accept the token, or not for this.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self.status(), Some(StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN))
+    }
 }

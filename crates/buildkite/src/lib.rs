@@ -5,6 +5,7 @@
 //! - [`artifacts`]: those about artifacts
 //! - [`stacks`]: the Stacks API's requests and answers
 //! - [`graphql`]: the GraphQL API, as far as jobs are concerned
+//! - [`session`]: registering agents, and acting for them
 //! - [`stand_in`]: an agent that takes a job only to end it
 //! - [`client`]: the HTTP client with its retries
 //! - [`credentials`]: the token of every call
@@ -18,6 +19,7 @@ pub mod credentials;
 pub mod error;
 mod gate;
 pub mod graphql;
+pub mod session;
 pub mod stacks;
 pub mod stand_in;
 
@@ -25,4 +27,5 @@ pub use client::StacksClient;
 pub use credentials::{Credentials, TokenKind};
 pub use error::Error;
 pub use graphql::GraphqlClient;
+pub use session::{Registrar, Session};
 pub use stand_in::StandIn;

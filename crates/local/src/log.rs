@@ -2,6 +2,7 @@
 
 use std::io::Read;
 
+use bk_buildkite::session::LAST_WORDS;
 use flate2::read::MultiGzDecoder;
 
 /// The most that one chunk may hold, ten times what agents are told to send. It also bounds how far before
@@ -94,7 +95,10 @@ pub(crate) fn read(excerpt: &Excerpt, ended: bool) -> Result<Log, BadChunk> {
         let piece = unpack(chunk)?;
         if chunk.offset > log.end {
             let missing = chunk.offset - log.end;
-            note(&mut log, &format!("{missing} bytes of the log are missing"));
+            // Whoever speaks for an agent that is gone does not know how much it has sent.
+            let unknown = log.end < LAST_WORDS && chunk.offset >= LAST_WORDS;
+            let text = format!("{missing} bytes of the log are missing");
+            note(&mut log, if unknown { "what the agent has sent ends here" } else { &text });
             log.end = chunk.offset;
         }
         let skip = usize::try_from(log.end - chunk.offset).unwrap_or_default();

@@ -18,7 +18,7 @@ use std::{sync::Arc, time::Duration};
 
 use axum_server::{Handle, tls_rustls::RustlsConfig};
 use bk_api::config::{EnvironmentDefaults, ValidationConfig};
-use bk_plan::{admission::Demands, pod::PodSettings};
+use bk_plan::admission::Demands;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -79,7 +79,7 @@ impl Webhooks {
             let serving = async {
                 let Some(tls) = first(&mut identity).await else { return };
                 let handle = Handle::new();
-                tokio::spawn(farewell(stop.clone(), handle.clone()));
+                tokio::spawn(telemetry::farewell(stop.clone(), handle.clone(), FAREWELL));
                 tokio::spawn(stop.clone().run_until_cancelled_owned(follow(identity, tls.clone())));
                 let served = match axum_server::from_tcp_rustls(listener, tls) {
                     Ok(server) => server.handle(handle).serve(router.into_make_service()).await,
@@ -101,10 +101,7 @@ impl Webhooks {
 
     /// Answers depend on these settings from now on.
     pub fn learn(&self, settings: &Settings) {
-        let pod = PodSettings {
-            own_account: settings.own_account.clone(),
-            ..PodSettings::of(&settings.config, &settings.endpoint, self.shim_config_map.clone())
-        };
+        let pod = settings.pods(self.shim_config_map.clone(), None);
         let demands = Demands { pod, validation: settings.config.validation.clone() };
         self.terms.send_replace(Some(Arc::new(Terms { namespace: settings.namespace.clone(), demands })));
     }
@@ -142,11 +139,6 @@ async fn follow(mut identities: watch::Receiver<Option<Identity>>, tls: RustlsCo
             }
         }
     }
-}
-
-async fn farewell(stop: CancellationToken, handle: Handle<std::net::SocketAddr>) {
-    stop.cancelled().await;
-    handle.graceful_shutdown(Some(FAREWELL));
 }
 
 #[cfg(test)]

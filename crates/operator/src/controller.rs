@@ -9,9 +9,11 @@ mod departures;
 mod endings;
 mod happenings;
 mod job_pods;
+mod nodes;
 mod observe;
 mod recalls;
 mod reconcile;
+mod sessions;
 mod sweep;
 mod workload;
 
@@ -42,6 +44,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    broker::Spokesman,
     cache::{Cache, Feed, cache},
     intake::Intakes,
     notices::Notices,
@@ -79,8 +82,10 @@ struct Context {
     job_pods: job_pods::JobPods,
     batch_jobs: Cache<Job>,
     environments: Cache<BuildEnvironment>,
+    nodes: nodes::Nodes,
     remote: Arc<RemoteStates>,
     notices: Notices,
+    spokesman: Spokesman,
     recorder: Recorder,
     failures: reconcile::Failures,
     recalls: recalls::Recalls,
@@ -88,6 +93,18 @@ struct Context {
     wakefulness: Arc<Wakefulness>,
     telemetry: Telemetry,
     endings: endings::Endings,
+}
+
+/// What the controller shares with the rest of the operator.
+pub struct Links {
+    /// Buildkite's words on jobs.
+    pub remote: Arc<RemoteStates>,
+    /// Lines for their timelines.
+    pub notices: Notices,
+    /// Who speaks for agents that cannot.
+    pub(crate) spokesman: Spokesman,
+    /// Whether the process has slept.
+    pub wakefulness: Arc<Wakefulness>,
 }
 
 /// What fills the caches.
@@ -99,17 +116,17 @@ struct Feeds {
 }
 
 impl Controller {
-    /// A controller of the BuildJobs in the settings' namespace.
+    /// A controller of the BuildJobs in the settings' namespace, which makes such pods.
     pub fn new(
         cluster: &Cluster,
         settings: &Settings,
-        shim_config_map: String,
-        remote: Arc<RemoteStates>,
-        notices: Notices,
-        wakefulness: Arc<Wakefulness>,
+        pods: PodSettings,
+        links: Links,
         telemetry: &Telemetry,
     ) -> Self {
-        let rules = rules(settings, shim_config_map);
+        let Links { remote, notices, spokesman, wakefulness } = links;
+        let rules = rules(settings, pods);
+        let nodes = nodes::Nodes::new(cluster, &rules.pod);
         let (jobs, job_feed) = cache();
         let (pods, pod_feed) = cache();
         let (batch_jobs, batch_job_feed) = cache();
@@ -128,8 +145,10 @@ impl Controller {
             job_pods: job_pods::JobPods::default(),
             batch_jobs,
             environments,
+            nodes,
             remote,
             notices,
+            spokesman,
             failures: reconcile::Failures::default(),
             recalls,
             happenings: happenings::Happenings::default(),
@@ -180,6 +199,7 @@ impl Controller {
         let remembering = context.clone();
         let pods = pods.inspect_ok(move |event| {
             remembering.job_pods.see(event);
+            sessions::compare(&remembering, event);
             endings::see(&remembering, event);
             if remember(&remembering, event) {
                 remembering.recalls.try_next();
@@ -198,6 +218,7 @@ impl Controller {
             .reconcile_on(into_stream(remote_changes))
             .reconcile_on(into_stream(room))
             .reconcile_on(happenings::follow(&context))
+            .reconcile_on(nodes::follow(&context))
             .reconcile_all_on(context.pods.relisted())
             .graceful_shutdown_on(shutdown.clone().cancelled_owned())
             .run(reconcile::reconcile, reconcile::error_policy, context)
@@ -211,6 +232,7 @@ impl Controller {
             shutdown.run_until_cancelled(departures::run(aside.clone(), departing, departed)),
             shutdown.run_until_cancelled(aside.recalls.probe()),
             shutdown.run_until_cancelled(sweep::run(aside.clone())),
+            shutdown.run_until_cancelled(sessions::tend(aside.clone())),
             shutdown.run_until_cancelled(aside.wakefulness.watch()),
         );
     }
@@ -241,6 +263,9 @@ fn forget(
             context.failures.clear(job);
             context.remote.forget(job);
             let ours = context.recalls.forget(job).has_deleted();
+            if ours {
+                context.spokesman.forget(job);
+            }
             pass_on(job, ours, slots, leaving);
         }
         // Some may have gone unseen.
@@ -286,13 +311,10 @@ fn into_stream<T>(items: mpsc::UnboundedReceiver<T>) -> impl Stream<Item = T> {
     futures::stream::unfold(items, |mut items| async move { items.recv().await.map(|item| (item, items)) })
 }
 
-fn rules(settings: &Settings, shim_config_map: String) -> Rules {
+fn rules(settings: &Settings, pod: PodSettings) -> Rules {
     let pods = &settings.config.pods;
     Rules {
-        pod: PodSettings {
-            own_account: settings.own_account.clone(),
-            ..PodSettings::of(&settings.config, &settings.endpoint, shim_config_map)
-        },
+        pod,
         validation: settings.config.validation.clone(),
         timeouts: Timeouts::of(pods.timeouts),
         image_pull_grace: SignedDuration::from_secs(pods.image_pull_grace_seconds.into()),

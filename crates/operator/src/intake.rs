@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 use crate::{error::Error, leadership::Tenure, telemetry::Metrics};
 
-pub use bk_buildkite::stand_in::Finished;
+pub use bk_buildkite::session::Finished;
 pub use graphql::Unclustered;
 pub use stack::{Home, Stack};
 

@@ -16,6 +16,7 @@
 //! - [`states`]: Buildkite's word on the jobs that wait for it
 //! - [`wakefulness`]: whether what is known may be from before a sleep
 //! - [`telemetry`]: what the operator tells about itself
+//! - [`broker`]: registrations of agents, and ends of jobs for them
 //! - [`shim`]: the shim's ConfigMap
 //! - [`permissions`]: what it may do in the cluster
 //! - [`error`]: what can go wrong
@@ -23,7 +24,9 @@
 pub mod admission;
 #[cfg(test)]
 mod api_server;
+pub mod broker;
 pub mod cache;
+mod certificates;
 pub mod cli;
 pub mod controller;
 pub mod error;

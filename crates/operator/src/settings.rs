@@ -11,7 +11,8 @@ mod ways;
 use std::{collections::BTreeSet, num::NonZero};
 
 use bk_api::{config::Config, names};
-use bk_buildkite::{Credentials, client::DEFAULT_ENDPOINT};
+use bk_buildkite::{Credentials, Registrar, client::DEFAULT_ENDPOINT};
+use bk_plan::pod::{BrokerAccess, PodSettings};
 use k8s_openapi::{api::core::v1::Namespace, apimachinery::pkg::apis::meta::v1::OwnerReference};
 use kube::{Api, Client};
 
@@ -38,6 +39,8 @@ pub struct Settings {
     pub config: Config,
     /// Buildkite's Agent API, for the operator and for the agents in pods.
     pub endpoint: String,
+    /// Who registers agents with the agent token.
+    pub registrar: Registrar,
     /// The ways to Buildkite's queues.
     pub intakes: Intakes,
     /// The Buildkite cluster that jobs are in.
@@ -79,6 +82,15 @@ impl Settings {
     pub fn past(&self) -> Past {
         let name = |way: &Way| (way.terms.stack_key.clone(), way.terms.key.clone());
         Past { home: self.home.clone(), stacks: self.intakes.all().iter().map(name).collect() }
+    }
+
+    /// What pods are made of.
+    pub fn pods(&self, shim_config_map: String, broker: Option<BrokerAccess>) -> PodSettings {
+        PodSettings {
+            own_account: self.own_account.clone(),
+            broker,
+            ..PodSettings::of(&self.config, &self.endpoint, shim_config_map)
+        }
     }
 
     /// The keys of the queues that are served.
@@ -137,13 +149,14 @@ pub async fn load(
     let owner = read.as_ref().filter(|_| *own_namespace == job_namespace).and_then(deployment::owner);
     let announcer = Announcer::new(client.clone(), deployed.clone(), &job_namespace, &config);
     let place = Place { client, namespace: &job_namespace, announcer: &announcer };
-    let Access { intakes, followed } =
+    let Access { intakes, registrar, followed } =
         ways::find(&config, former, &endpoint, own_tokens, &home, place).await?;
     let own_account = account::own(client, &job_namespace).await;
     Ok(Settings {
         namespace: job_namespace,
         config,
         endpoint,
+        registrar,
         intakes,
         home,
         followed,

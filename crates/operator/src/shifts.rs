@@ -9,14 +9,16 @@ use std::{
 };
 
 use bk_api::config::Config;
+use bk_plan::pod::BrokerAccess;
 use futures::future::join_all;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     admission::Webhooks,
+    broker::Broker,
     cli::RunArgs,
-    controller::Controller,
+    controller::{Controller, Links},
     error::Error,
     leadership::Tenure,
     notices,
@@ -49,6 +51,8 @@ pub struct House {
     pub health: Health,
     /// Answers to the API server's questions.
     pub webhooks: Webhooks,
+    /// Registrations of agents.
+    pub broker: Broker,
     /// The end of all shifts.
     pub shutdown: CancellationToken,
 }
@@ -57,6 +61,7 @@ pub struct House {
 pub struct Orders {
     settings: Settings,
     shim_config_map: String,
+    broker: Option<BrokerAccess>,
 }
 
 impl House {
@@ -70,7 +75,9 @@ impl House {
         }
         let (client, owner) = (self.cluster.calls.clone(), settings.owner.as_ref());
         let shim_config_map = shim::ensure(client, &settings.namespace, &self.shim, owner).await?;
-        Ok(Orders { settings, shim_config_map })
+        let Settings { config, namespace, .. } = &settings;
+        let broker = self.broker.access(config, &self.cluster, namespace, settings.owner.as_ref()).await?;
+        Ok(Orders { settings, shim_config_map, broker })
     }
 
     /// Works by one configuration after the other until the shutdown. Answers with the last spawner, which has not taken its leave.
@@ -80,6 +87,7 @@ impl House {
         loop {
             tell(&orders.settings);
             self.webhooks.learn(&orders.settings);
+            self.broker.learn(&orders.settings);
             if let Some(note) = self.webhooks.unheeded(&orders.settings.config.validation) {
                 tracing::warn!("{note}");
                 orders.settings.announcer.warn("DefaultsUnused", note);
@@ -123,7 +131,7 @@ impl House {
 
     /// Works until `end`.
     async fn shift(&self, orders: &Orders, end: &CancellationToken) -> Result<Spawner, JoinError> {
-        let Orders { settings, shim_config_map } = orders;
+        let Orders { settings, shim_config_map, broker } = orders;
         let Self { cluster, shim, metrics, traces, health, shutdown, .. } = self;
         health.serve(settings.queues());
         let telemetry = Telemetry {
@@ -136,13 +144,13 @@ impl House {
         let (remote, remote_changes) = RemoteStates::new(settings.intakes.clone());
         let (notices, courier) = notices::channel(&settings.intakes);
         let wakefulness = Arc::new(Wakefulness::new());
+        let pod_settings = settings.pods(shim_config_map.clone(), broker.clone());
+        let spokesman = self.broker.spokesman(&settings.registrar).fenced(self.tenure.as_ref());
         let controller = Controller::new(
             cluster,
             settings,
-            shim_config_map.clone(),
-            remote.clone(),
-            notices,
-            wakefulness.clone(),
+            pod_settings,
+            Links { remote: remote.clone(), notices, spokesman, wakefulness: wakefulness.clone() },
             &telemetry,
         );
         let (jobs, pods) = (controller.jobs(), controller.pods());

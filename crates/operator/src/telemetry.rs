@@ -14,6 +14,7 @@ pub(crate) use measured::measured;
 pub(crate) use metrics::{Calls, Places, calls::UNANSWERED};
 pub use metrics::{Form, Metrics};
 pub use profile::serve_profiles;
+pub(crate) use server::farewell;
 pub use server::{bind, serve};
 pub use traces::{TraceArgs, Traces, channel};
 

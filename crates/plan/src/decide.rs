@@ -10,6 +10,8 @@
 //!   seen by the next call, which continues from there.
 //! - A verdict that Buildkite has to hear is in the status before Buildkite hears it, and the phase becomes
 //!   terminal only afterwards. If an agent was quicker, the verdict is struck out.
+//! - A job that an agent has is ended for the agent only if its pod, its container or its node is gone, or its memory was too little; and
+//!   only if Buildkite has just said that the agent still has it.
 //! - An agent's end is judged only by a word from Buildkite that is younger than that end.
 //! - An attempt is in the status before its pod exists, so a pod is never looked for under an old name.
 //! - The pod of a standalone job is named in the status before it exists: if it is missing later, it may have
@@ -23,6 +25,7 @@
 //! - [`cleanup`]: after the end
 //! - [`exporting`]: while exporters carry away what the job left
 //! - [`conditions`]: the conditions of the status
+//! - [`node`]: while the pod's node is silent, or about to go
 //! - [`notice`]: what Buildkite is told about a wait
 //! - [`warning`]: what it is told before the end
 //! - [`ladder`]: how long each step may take
@@ -34,6 +37,7 @@ pub(crate) mod conditions;
 mod end;
 mod exporting;
 mod ladder;
+mod node;
 mod notice;
 mod obstacle;
 mod pause;
@@ -53,7 +57,7 @@ use k8s_openapi::{
 
 use crate::{
     batch::BatchFacts,
-    facts::PodFacts,
+    facts::{NodeFacts, PodFacts},
     plugin::PluginError,
     pod::PodSettings,
     recall::{Creation, Explained},
@@ -77,6 +81,10 @@ pub struct Observed<'a> {
     pub explained: Option<Explained>,
     /// What Buildkite last said about the job. Standalone jobs have none.
     pub remote: Option<Remote>,
+    /// Whether the operator can speak for the agent in that pod, which has registered by way of it.
+    pub has_session: bool,
+    /// The node that the pod is on, if it is known.
+    pub node: Option<NodeFacts>,
     /// What the job refers to by name.
     pub surroundings: Surroundings,
     /// What is wrong with the job's own description in Buildkite, if it had to be consulted.
@@ -175,6 +183,16 @@ pub enum Action {
     /// End the job in Buildkite, which no agent has. If Buildkite refuses, the step has failed: an agent has
     /// the job after all, or it has ended, and only Buildkite's word says which.
     FinishRemote(Verdict),
+    /// End the job in Buildkite for its agent, which cannot, and take leave for it. If Buildkite refuses, the job has ended, and only
+    /// Buildkite's word says how.
+    EndForAgent(Verdict),
+    /// Ask the node to let the pod go, which is with this name and id: it goes as in a drain.
+    EvictPod {
+        /// The pod's name.
+        name: String,
+        /// The pod's id.
+        uid: String,
+    },
     /// Put the reason on the job's timeline in Buildkite.
     Notify(Verdict),
     /// Say on the job's timeline in Buildkite what it waits for.
@@ -211,8 +229,13 @@ pub fn decide(seen: &Observed<'_>, rules: &Rules) -> Decision {
         (Some(facts), _) if facts.is_over() || facts.managed_ended() || ladder::is_broken(&case, facts) => {
             end::by_pod(&case, facts)
         }
-        (Some(facts), _) => start::decide(&case, facts),
+        (Some(facts), _) => node::heed(&case, facts).unwrap_or_else(|| start::decide(&case, facts)),
     }
+}
+
+/// What to do when Buildkite would not have the job ended for its agent: the agent has ended it, and what comes of it is for Buildkite to say.
+pub fn outrun(seen: &Observed<'_>, rules: &Rules) -> Decision {
+    end::overtaken(&Case { seen, rules, status: seen.job.status_or_default() })
 }
 
 /// What to do when the pod, or the Job around it, could not be created, for this reason. When to look again is when
@@ -318,7 +341,29 @@ impl Case<'_> {
         Decision { actions, ..Decision::default() }
     }
 
-    /// The agent that had the job is gone. Buildkite will notice by itself; the reason comes from us.
+    /// The agent that has the job is gone, or cannot end it. Whoever can speak for it ends the job at once, with the true reason.
+    fn end_lost(&self, verdict: Verdict) -> Decision {
+        if !self.seen.has_session {
+            return self.lose(verdict);
+        }
+        let recorded = Self::write(BuildJobStatus {
+            verdict: Some(verdict.clone()),
+            waiting_for: None,
+            ..self.current()
+        });
+        let mut decision = self.end_for_agent(verdict);
+        decision.actions.insert(0, recorded);
+        decision
+    }
+
+    /// The same once the verdict is on record.
+    fn end_for_agent(&self, verdict: Verdict) -> Decision {
+        let ended = Self::write(self.ended(Phase::Failed, verdict.clone()));
+        let actions = vec![Action::EndForAgent(verdict.clone()), ended, Action::Notify(verdict)];
+        Decision { actions, ask_remote: true, look_again: Some(SignedDuration::from_secs(1)) }
+    }
+
+    /// The agent that had the job is gone. Buildkite has noticed, or will by itself; the reason comes from us.
     fn lose(&self, verdict: Verdict) -> Decision {
         let ended = Self::write(self.ended(Phase::Failed, verdict.clone()));
         let actions = vec![ended, Action::Notify(verdict)];
@@ -339,6 +384,7 @@ impl Case<'_> {
             None => Decision::wait(true, SignedDuration::from_secs(1)),
             Some(RemoteState::Waiting) => untaken(self),
             Some(RemoteState::Unknown) => self.unknown(),
+            Some(RemoteState::Acquired) => self.end_lost(lost()),
             Some(_) => self.lose(lost()),
         }
     }

@@ -3,21 +3,27 @@
 //! - [`container`]: what matters about one container
 //! - [`events`]: what the cluster says about a pod beyond its status
 //! - [`job_pod`]: a pod as it is kept
+//! - [`node`]: what matters about the node it is on
 
 mod container;
 mod events;
 mod job_pod;
+mod node;
 
-use std::fmt;
+use std::{fmt, net::IpAddr};
 
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec, PodStatus};
 
-use crate::pod::{AGENT_CONTAINER, exporter_containers, managed_containers};
+use crate::{
+    broker::registration,
+    pod::{AGENT_CONTAINER, exporter_containers, managed_containers},
+};
 
 pub use container::{ContainerFacts, ContainerState, Ended};
 pub use events::PodEvent;
 pub use job_pod::JobPod;
+pub use node::NodeFacts;
 
 /// What containers end with when they are stopped: killed, terminated, or cancelled by the agent (−1).
 const STOPPED: [i32; 3] = [137, 143, 255];
@@ -44,6 +50,8 @@ pub struct PodFacts {
     pub gone_by: Option<Timestamp>,
     /// The node it is on.
     pub node: Option<String>,
+    /// Its address and its node's, once the kubelet has told them.
+    pub addresses: Option<Box<[IpAddr]>>,
     /// Whether it has failed for good.
     pub failed: bool,
     /// Why the kubelet or the cluster has given it up as a whole, e.g. `Evicted`.
@@ -133,6 +141,7 @@ impl PodFacts {
             deleting_since: deleting_since(pod),
             gone_by: pod.metadata.deletion_timestamp.as_ref().map(|time| time.0),
             node: spec.node_name.clone(),
+            addresses: registration::addresses(status),
             failed: status.phase.as_deref() == Some("Failed"),
             given_up: Told::of(status.reason.as_deref(), status.message.as_deref()),
             disrupted: told("DisruptionTarget", "True"),

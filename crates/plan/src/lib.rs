@@ -4,6 +4,7 @@
 //! - [`admission`]: what can never run, and what environments get by default
 //! - [`intake`]: which of the jobs that wait in Buildkite to take, and the BuildJobs they become
 //! - [`batch`]: a pod in a `batch/v1` Job
+//! - [`broker`]: which agents may register by way of the operator
 //! - [`configuration`]: what can be configured, and what a change of it means
 //! - [`exporters`]: what a job gets of the services beside it, and what it asks for and does not get
 //! - [`orphans`]: pods that belong to nobody
@@ -25,6 +26,7 @@
 
 pub mod admission;
 pub mod batch;
+pub mod broker;
 pub mod configuration;
 pub mod decide;
 pub mod election;

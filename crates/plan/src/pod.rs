@@ -13,6 +13,7 @@
 //!
 //! - [`workload`]: what the author of the job asked for
 //! - [`agent`], [`agent_config`], [`tags`]: the container that talks to Buildkite, its settings, what it says about itself
+//! - [`registration`]: what its agent registers with, and where
 //! - [`checkout`], [`git`], [`credentials`]: the container that checks out, how, and with which Secrets
 //! - [`mirror`]: checkouts that borrow from mirrors in the cluster
 //! - [`extra_containers`]: containers before and beside the job, from BuildEnvironments or inline
@@ -55,6 +56,7 @@ mod patches;
 mod placement;
 pub(crate) mod plugin_directories;
 mod references;
+mod registration;
 mod resource_class;
 mod resources;
 mod script;
@@ -92,7 +94,7 @@ use self::{
     workload::Workload,
     workspace::Workspace,
 };
-use crate::{environment, plugin::KubernetesPlugin, surroundings::Surroundings};
+use crate::{broker::Key, environment, plugin::KubernetesPlugin, surroundings::Surroundings};
 
 /// Where the pod's containers share files.
 pub const WORKSPACE: &str = "/workspace";
@@ -115,6 +117,8 @@ pub struct PodSettings {
     pub mirrors: MirrorConfig,
     /// The Agent API as seen from pods.
     pub endpoint: String,
+    /// How agents register by way of the operator; without it they have the agent token.
+    pub broker: Option<BrokerAccess>,
     /// The ConfigMap in the job namespace with the shim.
     pub shim_config_map: String,
     /// The architecture of that shim.
@@ -133,6 +137,17 @@ pub struct PodSettings {
     pub own_account: Option<String>,
 }
 
+/// How agents in pods register by way of the operator.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BrokerAccess {
+    /// Where.
+    pub url: String,
+    /// The ConfigMap in the job namespace with the authority that has signed its certificate; nothing if it has none.
+    pub trust: Option<String>,
+    /// What one-time tokens are sealed with; nothing where pods are only looked at.
+    pub key: Option<Key>,
+}
+
 impl PodSettings {
     /// What the configuration says about pods, for jobs of this Agent API, with this shim of the program's own architecture.
     pub fn of(config: &Config, endpoint: &str, shim_config_map: String) -> Self {
@@ -141,6 +156,7 @@ impl PodSettings {
             resource_classes: config.resource_classes.clone(),
             mirrors: config.mirrors.clone(),
             endpoint: endpoint.to_owned(),
+            broker: None,
             shim_config_map,
             architecture: Architecture::OWN,
             queue: config.spawner.main_queue().key,
@@ -174,7 +190,7 @@ pub fn render(
     let pod_name = names::pod(&job_name, attempt);
     let plugin = KubernetesPlugin::of(job, settings)?;
     metadata::check(&plugin, settings)?;
-    let mut draft = draft(job, &pod_name, &plugin, surroundings, settings)?;
+    let mut draft = draft(job, attempt, &plugin, surroundings, settings)?;
     patches::apply(&mut draft, job, &plugin, settings)?;
     let (spec, passwd) = finish(job, &pod_name, &plugin, draft, run_id(job, attempt, &pod_name), settings)?;
     let mut annotations = metadata::annotations(job, attempt, &plugin, settings);
@@ -231,7 +247,7 @@ struct Draft {
 /// The pod before patches: commands, agent, checkout, in the order that users of Buildkite's own controller know.
 fn draft(
     job: &BuildJob,
-    pod_name: &str,
+    attempt: u32,
     plugin: &KubernetesPlugin,
     surroundings: &Surroundings,
     settings: &PodSettings,
@@ -246,11 +262,11 @@ fn draft(
     let git = Git::of(plugin, environment.primary.git_credentials.as_ref(), settings);
     let workspace = Workspace::of(job, &spec, settings)?;
     spec.containers = commands;
-    spec.containers.push(agent::container(job, pod_name, &git, settings));
+    spec.containers.push(agent::container(job, attempt, &git, settings));
     spec.containers.extend(checkout::container(job, &git, settings));
     share_workspace(&mut spec, &workspace, plugin);
     let mirrors = Mirrors::of(job, &git, settings);
-    equipment::equip_draft(&mut spec, &names, &git, mirrors.as_ref(), settings);
+    equipment::equip_draft(&mut spec, job, &names, &git, mirrors.as_ref(), settings);
     equipment::restrict_draft(&mut spec, &names, is_made, settings);
     extra_containers::add(&mut spec, &environment, |container| workspace.share(container))?;
     placement::apply(&mut spec, &environment.needs);
@@ -384,6 +400,7 @@ pub(crate) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
+pub use registration::{AUDIENCE, AUTHORITY_FILE};
 pub(crate) use variables::literal;
 
 /// A program and its arguments as a script that runs exactly them.

@@ -20,12 +20,15 @@ mod refusal;
 mod secrets;
 mod start;
 
-use bk_api::{Phase, Verdict, VerdictCode};
+use bk_api::{
+    Phase, Verdict, VerdictCode,
+    verdict::{Chapter, NO_STATUS},
+};
 use jiff::Timestamp;
 
 use crate::{facts::PodFacts, plugin::PluginError, pod::RenderError};
 
-pub use loss::{agent_elsewhere, lost, not_taken, was_refused};
+pub use loss::{agent_elsewhere, lost, node_silent, not_taken, was_refused};
 pub use refusal::not_created;
 pub use start::{Blocker, blocker, init_failed, start_timeout, waiting_for};
 
@@ -56,6 +59,17 @@ pub fn memory_exhausted(facts: &PodFacts) -> Option<(Verdict, Option<Timestamp>)
     let end = container.end()?;
     let verdict = container::out_of_memory(container, end.exit_status);
     Some((evidence::from(facts, verdict), end.at))
+}
+
+/// The end that Buildkite hears of, in the words of agents: exit status, signal and reason, the latter two perhaps empty. Retry rules know
+/// them: a job that was interrupted is told from one that failed.
+pub fn in_agents_words(verdict: &Verdict) -> (i32, &'static str, &'static str) {
+    let exit_status = verdict.exit_status.unwrap_or(NO_STATUS);
+    match verdict.code.about().chapter {
+        Chapter::Loss | Chapter::Agent => (exit_status, "", "agent_stop"),
+        _ if verdict.code == VerdictCode::OutOfMemory => (exit_status, "SIGKILL", ""),
+        _ => (exit_status, "", ""),
+    }
 }
 
 /// Cancelled in Buildkite, when the job was this far.

@@ -26,6 +26,12 @@ pub struct PodConfig {
     pub operator_image: Option<String>,
     /// The Secret in the job namespace whose key `BUILDKITE_AGENT_TOKEN` holds the agent token.
     pub agent_token_secret: String,
+    /// What agents in pods register with: a one-time token, by way of the operator, or the agent token. By way of the operator if absent, where
+    /// it listens for them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_credentials: Option<AgentCredentials>,
+    /// How a pod that registers by way of the operator proves that it is the one.
+    pub registration_proof: RegistrationProof,
     /// Whether pods stand alone or in a `batch/v1` Job, where a BuildJob does not say.
     pub workload: WorkloadKind,
     /// How the agent's program gets to the containers that run commands.
@@ -73,8 +79,13 @@ pub struct PodConfig {
     /// Further patterns of variables whose values are hidden in logs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub additional_redacted_vars: Vec<String>,
-    /// How long a pod stays on a node that does not answer.
+    /// How long a job stays on a node that does not answer.
     pub node_loss_seconds: u32,
+    /// What becomes of jobs on a node that is about to go.
+    pub node_leaving: NodeLeaving,
+    /// Taints by which a node says that it is about to go, besides those that the operator knows.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub node_leaving_taints: Vec<String>,
     /// The resource class of jobs that name none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_resource_class: Option<String>,
@@ -98,6 +109,8 @@ impl Default for PodConfig {
             agent_image: "buildkite/agent:3.137.2".to_owned(),
             operator_image: None,
             agent_token_secret: "buildkite-agent-token".to_owned(),
+            agent_credentials: None,
+            registration_proof: RegistrationProof::Address,
             workload: WorkloadKind::Pod,
             agent_delivery: AgentDelivery::Shim,
             image_check: ImageCheck::Fence,
@@ -117,7 +130,9 @@ impl Default for PodConfig {
             metadata: MetadataParams::default(),
             git_credentials: None,
             additional_redacted_vars: Vec::new(),
-            node_loss_seconds: 30,
+            node_loss_seconds: 10,
+            node_leaving: NodeLeaving::Wait,
+            node_leaving_taints: Vec::new(),
             default_resource_class: None,
             termination_grace_period_seconds: 60,
             timeouts: Timeouts::default(),
@@ -127,6 +142,36 @@ impl Default for PodConfig {
             keep_pod_on_failure: false,
         }
     }
+}
+
+/// What agents in pods register with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum AgentCredentials {
+    /// A one-time token for the pod's own job, by way of the operator, which alone has the agent token.
+    Broker,
+    /// The agent token, from its Secret.
+    Secret,
+}
+
+/// How a pod proves that it is the one whose one-time token it shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum RegistrationProof {
+    /// By its address. One that the kubelet has not told yet is compared when it is known.
+    Address,
+    /// By a token of its service account that is bound to the pod. The operator has the API server review it.
+    ServiceAccount,
+}
+
+/// What becomes of jobs on a node that is about to go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum NodeLeaving {
+    /// They run until the node is drained or gone.
+    Wait,
+    /// They are evicted at once: those that have not begun go to another node, the others end, and retry rules can start them again in time.
+    Interrupt,
 }
 
 /// How long each step of a job may take: one ladder from the pod's creation to its end.

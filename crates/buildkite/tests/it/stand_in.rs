@@ -2,7 +2,7 @@
 
 use std::io::Read;
 
-use bk_buildkite::{Credentials, StandIn, TokenKind, stacks::FinishJob, stand_in::Finished};
+use bk_buildkite::{Credentials, StandIn, TokenKind, session::Finished, stacks::FinishJob};
 use flate2::read::GzDecoder;
 use rstest::rstest;
 use serde_json::{Value, json};

@@ -1,13 +1,11 @@
 //! Certificates of the webhooks, and when they are made anew.
 
 use bk_api::names;
-use jiff::{SignedDuration, Timestamp, Zoned, tz::TimeZone};
+use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use rcgen::{CertificateParams, Issuer, KeyPair};
 
-/// How long a certificate is good for, and how long before its end another takes its place.
-const LIFE: SignedDuration = SignedDuration::from_hours(24 * 90);
-const RENEWAL: SignedDuration = SignedDuration::from_hours(24 * 30);
+use crate::certificates::{LIFE, RENEWAL, authority, of_days};
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
@@ -39,12 +37,8 @@ impl Identity {
     ) -> Result<(Self, Timestamp), rcgen::Error> {
         let until = now + LIFE;
         let authority_key = KeyPair::generate()?;
-        let mut authority = of_days(CertificateParams::default(), now, until);
-        authority.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
-        authority.key_usages = vec![KeyUsagePurpose::KeyCertSign];
         // Those that trust two of them tell them apart by their names.
-        let name = format!("buildkite-operator webhooks {now}");
-        authority.distinguished_name.push(DnType::CommonName, name);
+        let authority = authority(&format!("buildkite-operator webhooks {now}"), now, until);
         let trusted = authority.self_signed(&authority_key)?.pem();
         let key = KeyPair::generate()?;
         let own = of_days(CertificateParams::new(hosts)?, now, until);
@@ -81,17 +75,6 @@ pub(super) fn is_due(secret: &Secret, now: Timestamp) -> bool {
     Identity::of(secret).is_none() || until.is_none_or(|until| until.duration_since(now) < RENEWAL)
 }
 
-/// Good from the day before, as clocks differ.
-fn of_days(mut params: CertificateParams, from: Timestamp, until: Timestamp) -> CertificateParams {
-    let day = |at: Timestamp| {
-        let at: Zoned = at.to_zoned(TimeZone::UTC);
-        rcgen::date_time_ymd(at.year().into(), at.month().cast_unsigned(), at.day().cast_unsigned())
-    };
-    params.not_before = day(from - SignedDuration::from_hours(24));
-    params.not_after = day(until + SignedDuration::from_hours(24));
-    params
-}
-
 /// The first certificate of several.
 fn first(pem: &str) -> &str {
     const END: &str = "-----END CERTIFICATE-----";
@@ -103,6 +86,8 @@ fn first(pem: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
+    use jiff::SignedDuration;
+
     use super::*;
 
     const NOW: Timestamp = Timestamp::UNIX_EPOCH;

@@ -12,9 +12,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     admission::{WebhookArgs, Webhooks},
+    broker::{Broker, BrokerArgs},
     error::Error,
     leadership::{self, Leader},
-    settings::{self, Cluster, Configuration, Past, deployment},
+    settings::{self, Cluster, Configuration, Past, Settings, deployment},
     shifts::{House, drain},
     shim,
     telemetry::{self, Health, Metrics, TraceArgs},
@@ -103,6 +104,10 @@ pub struct RunArgs {
     #[command(flatten)]
     pub webhook: WebhookArgs,
 
+    /// How agents in job pods register by way of the operator.
+    #[command(flatten)]
+    pub broker: BrokerArgs,
+
     /// How to log.
     #[command(flatten)]
     pub log: LogArgs,
@@ -151,8 +156,10 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
         let cluster = Cluster::connect(args.kubeconfig.as_deref()).await?;
         let cluster = telemetry::measured(&cluster, &metrics.calls);
         let webhooks = Webhooks::start(&args.webhook, &cluster, &shim, &shutdown).await?;
+        let broker = Broker::start(&args.broker, &cluster, &metrics, &shutdown).await?;
         let mut configuration = Configuration::read(&args, &cluster, &metrics).await?;
-        let waiting = stand_by(&args, &cluster, &mut configuration, &webhooks, (&health, &metrics));
+        let desks = Desks { webhooks: &webhooks, broker: &broker, cluster: &cluster };
+        let waiting = stand_by(&args, &cluster, &mut configuration, desks, (&health, &metrics));
         let leader = Box::pin(waiting).await?;
         let cluster = match &leader {
             Some(leader) => leader.fence(&cluster),
@@ -160,7 +167,8 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
         };
         let tenure = leader.as_ref().map(Leader::tenure);
         let shutdown = shutdown.clone();
-        let house = House { args, cluster, tenure, shim, metrics, traces, health, webhooks, shutdown };
+        let house =
+            House { args, cluster, tenure, shim, metrics, traces, health, webhooks, broker, shutdown };
         let first = Box::pin(house.prepare(configuration.in_force(), Past::default())).await?;
         Ok::<_, Error>((leader, house, configuration, first))
     };
@@ -193,13 +201,29 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// What answers also while another replica works.
+#[derive(Clone, Copy)]
+struct Desks<'a> {
+    webhooks: &'a Webhooks,
+    broker: &'a Broker,
+    cluster: &'a Cluster,
+}
+
+impl Desks<'_> {
+    /// Answers depend on these settings from now on.
+    fn learn(self, settings: &Settings) {
+        self.webhooks.learn(settings);
+        self.broker.learn_standing_by(settings, self.cluster);
+    }
+}
+
 /// Waits until no other replica works, if there are to be several. What would keep this one from working is found out before. Meanwhile
 /// the configuration may change.
 async fn stand_by(
     args: &RunArgs,
     cluster: &Cluster,
     configuration: &mut Configuration,
-    webhooks: &Webhooks,
+    desks: Desks<'_>,
     (health, metrics): (&Health, &Metrics),
 ) -> Result<Option<Leader>, Error> {
     let Some(lease) = args.lease() else {
@@ -208,7 +232,7 @@ async fn stand_by(
     let config = configuration.in_force().clone();
     let load = |config| Box::pin(settings::load(args, cluster, config, Past::default()));
     let settings = load(config).await?;
-    webhooks.learn(&settings);
+    desks.learn(&settings);
     let owner = match &settings.deployed {
         Some(deployed) => {
             deployment::read(&cluster.calls, deployed).await.as_ref().and_then(deployment::owner)
@@ -216,10 +240,10 @@ async fn stand_by(
         None => None,
     };
     let learn = async |config: Config| match load(config).await {
-        Ok(settings) => webhooks.learn(&settings),
+        Ok(settings) => desks.learn(&settings),
         Err(error) => {
             let error = bk_ops::report::one_line(&error);
-            tracing::warn!(error, "questions of the API server are answered by the configuration before");
+            tracing::warn!(error, "questions are answered by the configuration before");
         }
     };
     tokio::select! {

@@ -42,6 +42,8 @@ pub(super) enum Progress {
     Overtaken,
     /// Buildkite refuses to end the job: an agent has it after all, it has ended, or it waits for something else.
     Unsettled,
+    /// The agent has ended its job by itself, before it could be ended for it.
+    Outrun,
     /// What runs the job was not created; the API server may ask for a pause.
     NotCreated {
         blocker: Box<Blocker>,
@@ -85,6 +87,13 @@ impl Round<'_> {
                 Progress::Continue => {}
                 Progress::Overtaken => return Ok(Outcome::Overtaken),
                 Progress::Unsettled => return Ok(Outcome::Unsettled),
+                Progress::Outrun => {
+                    let mut job = seen.job.clone();
+                    job.status = self.written.clone().or(job.status);
+                    let instead =
+                        decide::outrun(&Observed { job: &job, ..seen.clone() }, &self.context.rules);
+                    return Box::pin(self.take(seen, &instead)).await;
+                }
                 Progress::NotCreated { blocker, pause, attempt } => {
                     let mut job = seen.job.clone();
                     job.status = self.written.clone().or(job.status);
@@ -119,6 +128,8 @@ impl Round<'_> {
             }
             Action::WriteStatus(status) => return self.write_status(status).await,
             Action::FinishRemote(verdict) => return finish_remote(context, job, verdict).await,
+            Action::EndForAgent(verdict) => return end_for_agent(context, job, verdict).await,
+            Action::EvictPod { name, uid } => workload::evict(context, name, uid).await?,
             Action::Notify(verdict) => notify(context, job, &verdict.sentence()),
             Action::Explain(reason) => {
                 notify(context, job, &format!("The job waits: {reason}"));
@@ -282,6 +293,21 @@ pub(super) async fn finish_remote(
     Ok(match context.intakes.of(job).finish(uuid, &finish).await? {
         Finished::Now => Progress::Continue,
         Finished::Settled => Progress::Unsettled,
+    })
+}
+
+/// Ends a job for its agent, which cannot.
+async fn end_for_agent(context: &Context, job: &BuildJob, verdict: &Verdict) -> Result<Progress, Error> {
+    let (Some(uuid), Some(record)) = (observe::uuid(job), context.spokesman.session(job)) else {
+        // Somebody else has it by now, or nobody.
+        return Ok(Progress::Unsettled);
+    };
+    let finished = context.spokesman.end(uuid, &record, verdict).await?;
+    context.telemetry.metrics.broker.ended(verdict.code.as_str(), finished == Finished::Settled);
+    tracing::info!(verdict = verdict.code.as_str(), ?finished, "ended the job for its agent");
+    Ok(match finished {
+        Finished::Now => Progress::Continue,
+        Finished::Settled => Progress::Outrun,
     })
 }
 

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use bk_api::BuildJob;
 use bk_plan::{
     batch::BatchFacts,
-    facts::PodFacts,
+    facts::{NodeFacts, PodFacts},
     intake,
     plugin::PluginError,
     recall::{Creation, Explained, Recall},
@@ -17,7 +17,7 @@ use kube::ResourceExt;
 use uuid::Uuid;
 
 use super::{
-    Context,
+    Context, nodes,
     workload::{self, Workload},
 };
 use crate::{
@@ -34,6 +34,8 @@ pub(super) struct Observation<'a> {
     pub(super) explained: Option<Explained>,
     pub(super) creation: Creation,
     pub(super) remote: Option<Remote>,
+    pub(super) has_session: bool,
+    pub(super) node: Option<NodeFacts>,
     pub(super) surroundings: Surroundings,
     pub(super) unreadable: Option<PluginError>,
 }
@@ -47,6 +49,7 @@ pub(super) async fn observe<'a>(
     let creation = recall.creation(job.status_or_default().attempt);
     let Workload { pod, batch_job } = workload::find(context, job, recall).await?;
     let remote = uuid(job).and_then(|uuid| context.remote.get(job, uuid));
+    let node = nodes::of(context, pod.as_ref()).await?;
     let mut seen = Observation {
         job: Cow::Borrowed(job),
         pod: pod.map(|pod| PodFacts { events: context.happenings.of(&pod.uid), ..pod }),
@@ -57,6 +60,8 @@ pub(super) async fn observe<'a>(
         explained: recall.explained().cloned(),
         creation,
         remote,
+        has_session: context.spokesman.session(job).is_some(),
+        node,
         surroundings: Surroundings::default(),
         unreadable: None,
     };

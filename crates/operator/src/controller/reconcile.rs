@@ -70,6 +70,8 @@ async fn round(job: &BuildJob, context: &Context) -> Result<Action, Error> {
         creation: observation.creation,
         explained: observation.explained.clone(),
         remote: observation.remote,
+        has_session: observation.has_session,
+        node: observation.node.clone(),
         surroundings: observation.surroundings.clone(),
         unreadable: observation.unreadable.clone(),
         now: Timestamp::now(),
@@ -94,6 +96,7 @@ fn listen(context: &Context, job: &BuildJob, decision: &Decision) {
     };
     if job.is_terminal() {
         context.remote.forget(job);
+        context.spokesman.forget(job);
     } else {
         context.remote.want(job, uuid, decision.ask_remote);
     }

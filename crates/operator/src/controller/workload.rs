@@ -14,7 +14,7 @@ use k8s_openapi::{
 };
 use kube::{
     Api, Resource, ResourceExt,
-    api::{DeleteParams, ListParams, PostParams, Preconditions, PropagationPolicy},
+    api::{DeleteParams, EvictParams, ListParams, PostParams, Preconditions, PropagationPolicy},
     core::NamespaceResourceScope,
     runtime::reflector::ObjectRef,
 };
@@ -103,6 +103,24 @@ where
 /// Whether an object belongs to exactly this one, not to an earlier one of the same name.
 pub(super) fn is_owned_by<K: Resource, O: Resource>(object: &K, owner: &O) -> bool {
     object.owner_references().iter().any(|reference| Some(&reference.uid) == owner.meta().uid.as_ref())
+}
+
+/// Asks for a pod to be evicted, as a drain does. A disruption budget may be against it for now.
+pub(super) async fn evict(context: &Context, name: &str, uid: &str) -> Result<(), Error> {
+    let preconditions = Some(Preconditions { uid: Some(uid.to_owned()), resource_version: None });
+    let params = EvictParams {
+        delete_options: Some(DeleteParams { preconditions, ..DeleteParams::default() }),
+        ..EvictParams::default()
+    };
+    let api = Api::<k8s_openapi::api::core::v1::Pod>::namespaced(context.client.clone(), &context.namespace);
+    match api.evict(name, &params).await {
+        Ok(_) => {
+            tracing::info!(pod = name, "evicted: its node is about to go");
+            Ok(())
+        }
+        Err(kube::Error::Api(status)) if matches!(status.code, 404 | 409 | 429) => Ok(()),
+        Err(error) => Err(Error::kubernetes(format!("evict pod {}/{name}", context.namespace))(error)),
+    }
 }
 
 /// Creates an object of a BuildJob, and returns it as it is now. If it exists and is ours, that is success.

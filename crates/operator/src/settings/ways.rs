@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bk_api::config::{Config, IntakeKind, Queue};
-use bk_buildkite::{Credentials, GraphqlClient, StacksClient, StandIn, TokenKind, graphql};
+use bk_buildkite::{Credentials, GraphqlClient, Registrar, StacksClient, StandIn, TokenKind, graphql};
 use kube::Client;
 use secrecy::SecretString;
 
@@ -26,6 +26,7 @@ pub(super) struct OwnTokens {
 /// What opens the queues.
 pub(super) struct Access {
     pub(super) intakes: Intakes,
+    pub(super) registrar: Registrar,
     pub(super) followed: Vec<(TokenSecret, Credentials)>,
 }
 
@@ -65,11 +66,12 @@ pub(super) async fn find(
         followed.push((secret_of_agents, agents.credentials().clone()));
         agents
     };
+    let registrar = Registrar::new(endpoint, agents.credentials().clone(), USER_AGENT)?;
     if spawner.intake == IntakeKind::Stacks {
         let intakes = ways(config, former, |queue| {
             Arc::new(Stack::new(agents.clone(), queue.stack_key.clone(), queue.key.clone(), home.clone()))
         });
-        return Ok(Access { intakes, followed });
+        return Ok(Access { intakes, registrar, followed });
     }
 
     let secret_of_api = secret(TokenKind::Api, &spawner.api_token_secret);
@@ -90,7 +92,7 @@ pub(super) async fn find(
             queue.key.clone(),
         ))
     });
-    Ok(Access { intakes, followed })
+    Ok(Access { intakes, registrar, followed })
 }
 
 fn ways(config: &Config, former: Vec<Queue>, intake: impl Fn(&Queue) -> Arc<dyn Intake>) -> Intakes {

@@ -2,9 +2,11 @@
 //!
 //! - [`queues`]: what is taken from Buildkite's queues, and what is left there
 //! - [`jobs`]: how long jobs take, and how they end
+//! - [`broker`]: how agents register by way of the operator
 //! - [`calls`]: what the API server and Buildkite are asked, and what they answer
 //! - [`page`]: the forms in which all of it is read
 
+mod broker;
 pub(crate) mod calls;
 mod jobs;
 mod page;
@@ -27,6 +29,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
+pub(crate) use broker::Broker;
 pub(crate) use calls::Calls;
 pub(crate) use jobs::Jobs;
 pub use page::Form;
@@ -45,6 +48,7 @@ pub struct Metrics {
     pub(crate) queues: Queues,
     pub(crate) jobs: Jobs,
     pub(crate) calls: Calls,
+    pub(crate) broker: Broker,
     leader: Gauge,
     config_rejected: Gauge,
     config_changes: Family<Outcome, Counter>,
@@ -83,6 +87,7 @@ impl Default for Metrics {
             queues: Queues::new(&mut all),
             jobs: Jobs::new(&mut all),
             calls: Calls::new(&mut all),
+            broker: Broker::new(&mut all),
             leader,
             config_rejected,
             config_changes,

@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use axum::{
@@ -14,6 +14,7 @@ use axum::{
     routing::get,
 };
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use super::{Form, Health, Metrics};
 use crate::error::Error;
@@ -31,6 +32,16 @@ pub async fn bind(address: Option<SocketAddr>, flag: &str) -> Result<Option<TcpL
     let listener =
         listener.map_err(|error| Error::Setup(format!("cannot listen on {address} for {flag}: {error}")))?;
     Ok(Some(listener))
+}
+
+/// Lets a server that listens elsewhere finish what it is doing when the operator stops, but for so long only.
+pub(crate) async fn farewell(
+    stop: CancellationToken,
+    handle: axum_server::Handle<SocketAddr>,
+    patience: Duration,
+) {
+    stop.cancelled().await;
+    handle.graceful_shutdown(Some(patience));
 }
 
 /// Answers until `end`.

@@ -3,7 +3,7 @@
 use bk_api::{BuildJobStatus, Phase, Verdict, VerdictCode, verdict::Course};
 use jiff::SignedDuration;
 
-use super::{Action, Case, Decision, begin, cleanup, conditions, ladder, pause, warning};
+use super::{Action, Case, Decision, begin, cleanup, conditions, ladder, node, pause, warning};
 use crate::{facts::PodFacts, remote::RemoteState, verdicts};
 
 /// How long the pod's own record of the end may lag behind Buildkite's.
@@ -53,7 +53,7 @@ pub(super) fn by_pod(case: &Case<'_>, facts: &PodFacts) -> Decision {
     match case.remote_since(facts.ended_at()) {
         // With its containers gone before it took the job, an agent must not take it any more.
         Some(RemoteState::Waiting) => not_acquired(case, facts),
-        Some(RemoteState::Acquired) if facts.is_over() => case.lose(verdicts::lost(Some(facts))),
+        Some(RemoteState::Acquired) if facts.is_over() => case.end_lost(verdicts::lost(Some(facts))),
         Some(RemoteState::Unknown) if facts.is_over() => case.unknown(),
         // The agent is about to report, or we are about to hear of it.
         _ => {
@@ -127,6 +127,8 @@ fn not_acquired(case: &Case<'_>, facts: &PodFacts) -> Decision {
 /// A verdict is on record, but Buildkite may not have heard it: an earlier round was cut short.
 pub(super) fn settle(case: &Case<'_>, verdict: Verdict) -> Decision {
     match case.remote_state() {
+        // An agent may have the job, and then this is not the way to end it.
+        None if case.seen.has_session => Decision::wait(true, SignedDuration::from_secs(1)),
         None | Some(RemoteState::Waiting) if !case.is_standalone() => Decision {
             actions: vec![
                 Action::FinishRemote(verdict.clone()),
@@ -135,6 +137,9 @@ pub(super) fn settle(case: &Case<'_>, verdict: Verdict) -> Decision {
             ask_remote: true,
             look_again: Some(SignedDuration::from_secs(1)),
         },
+        Some(RemoteState::Acquired) if case.seen.has_session && is_lost_cause(case) => {
+            case.end_for_agent(verdict)
+        }
         Some(RemoteState::Acquired) => overtaken(case),
         Some(RemoteState::Canceled) => case.conclude(verdicts::canceled(case.status.phase)),
         Some(RemoteState::TimedOut) => case.conclude(verdicts::timed_out()),
@@ -150,13 +155,20 @@ pub(super) fn settle(case: &Case<'_>, verdict: Verdict) -> Decision {
     }
 }
 
+/// Whether the agent that has the job will not end it, or not before long.
+fn is_lost_cause(case: &Case<'_>) -> bool {
+    case.seen.pod.as_ref().is_none_or(|facts| {
+        facts.is_over() || ladder::is_overdue(case, facts) || node::is_lost(case) || warning::is_fatal(facts)
+    })
+}
+
 /// Whether the pod's own record may still lag behind Buildkite's.
 fn heard_lately(case: &Case<'_>) -> bool {
     case.seen.remote.is_some_and(|remote| case.seen.now.duration_since(remote.asked_at) < LAG)
 }
 
 /// An agent took the job before Buildkite heard the verdict: what comes of the job is the agent's to say.
-fn overtaken(case: &Case<'_>) -> Decision {
+pub(super) fn overtaken(case: &Case<'_>) -> Decision {
     let status = BuildJobStatus { verdict: None, exit_status: None, finished_at: None, ..case.current() };
     let mut decision = Decision::wait(true, SignedDuration::from_secs(1));
     decision.actions.push(Case::write(status));

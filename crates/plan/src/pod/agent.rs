@@ -1,20 +1,13 @@
 //! The container that talks to Buildkite.
 //!
-//! The agent's credentials and endpoint appear here and nowhere else in a pod.
 
-use bk_api::{
-    BuildJob,
-    build_job::BuildkiteJob,
-    config::{ImageCheck, TOKEN_KEY},
-};
-use k8s_openapi::api::core::v1::{
-    Container, EnvVar, EnvVarSource, ObjectFieldSelector, PodSpec, SecretKeySelector,
-};
+use bk_api::{BuildJob, build_job::BuildkiteJob, config::ImageCheck, names};
+use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSelector, PodSpec};
 
 use super::{
     AGENT_CONTAINER, PodSettings, WORKSPACE, agent_config,
     git::Git,
-    resources,
+    registration, resources,
     shim::{self, Run},
     tags,
     variables::{env, set_all},
@@ -27,9 +20,11 @@ const REDACTED_VARS: &str = "*_PASSWORD,*_SECRET,*_TOKEN,*_PRIVATE_KEY,*_SSH_KEY
 const CONTAINER_COUNT: &str = "BUILDKITE_CONTAINER_COUNT";
 
 /// The `agent` container as patches see it: without what depends on the other containers.
-pub(super) fn container(job: &BuildJob, name: &str, git: &Git, settings: &PodSettings) -> Container {
+pub(super) fn container(job: &BuildJob, attempt: u32, git: &Git, settings: &PodSettings) -> Container {
+    let name = names::pod(job.metadata.name.as_deref().unwrap_or_default(), attempt);
     let environment = |buildkite| {
-        let mut vars = environment(buildkite, name, settings);
+        let mut vars = environment(buildkite, &name, settings);
+        vars.extend(registration::variables(job, buildkite, attempt, settings));
         set_all(&mut vars, agent_config::start_env(&settings.config));
         set_all(&mut vars, git.start_env());
         vars
@@ -96,26 +91,10 @@ fn environment(job: &BuildkiteJob, name: &str, settings: &PodSettings) -> Vec<En
         env("BUILDKITE_SHELL", "/bin/sh -ec"),
         // An agent with one job has no use for a stream of pings.
         env("BUILDKITE_AGENT_PING_MODE", "poll-only"),
-        env("BUILDKITE_AGENT_ENDPOINT", &settings.endpoint),
-        token(settings),
         env("BUILDKITE_AGENT_ACQUIRE_JOB", &job.job_uuid),
         redacted_vars(settings),
     ]);
     vars
-}
-
-/// The variable with the agent token, by reference to its Secret.
-pub(super) fn token(settings: &PodSettings) -> EnvVar {
-    let secret_key_ref = Some(SecretKeySelector {
-        name: settings.config.agent_token_secret.clone(),
-        key: TOKEN_KEY.to_owned(),
-        optional: None,
-    });
-    EnvVar {
-        name: TOKEN_KEY.to_owned(),
-        value: None,
-        value_from: Some(EnvVarSource { secret_key_ref, ..EnvVarSource::default() }),
-    }
 }
 
 /// A variable that Kubernetes fills with a field of the pod.

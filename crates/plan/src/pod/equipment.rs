@@ -1,7 +1,7 @@
 //! What the operator adds to the containers of a pod so that the agent can work in them: the agent's volumes before patches,
 //! users, the shim and init containers of its own after them.
 
-use bk_api::config::ImageCheck;
+use bk_api::{BuildJob, config::ImageCheck};
 use k8s_openapi::api::core::v1::{Container, PodSpec, Volume, VolumeMount};
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     git::Git,
     identity, image_check, images,
     mirror::{self, Mirrors, REPO_MIRROR},
-    resources, security,
+    registration, resources, security,
     shim::{self, Run},
     workspace::Workspace,
 };
@@ -21,13 +21,18 @@ use super::{
 /// that run a command; what else there is runs as it is.
 pub(super) fn equip_draft(
     spec: &mut PodSpec,
+    job: &BuildJob,
     commands: &[String],
     git: &Git,
     mirrors: Option<&Mirrors<'_>>,
     settings: &PodSettings,
 ) {
+    let registers = job.spec.buildkite.is_some();
     let has_checkout = spec.containers.iter().any(|container| container.name == CHECKOUT_CONTAINER);
     add_volumes(spec, agent_config::volumes(&settings.config));
+    let (volumes, mounts): (Vec<_>, Vec<_>) =
+        registers.then(|| registration::volumes(settings)).into_iter().flatten().unzip();
+    add_volumes(spec, volumes);
     if has_checkout {
         add_volumes(spec, git.volumes());
     }
@@ -49,6 +54,9 @@ pub(super) fn equip_draft(
             _ => continue,
         };
         add_mounts(container, agent_config::mounts(&settings.config, role));
+        if role == Role::Agent {
+            add_mounts(container, mounts.clone());
+        }
         if role == Role::Command && has_checkout {
             add_mounts(container, git.command_mounts());
         }

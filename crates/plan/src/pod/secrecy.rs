@@ -1,13 +1,13 @@
 //! The operator's tokens stay out of reach of whoever writes pods: steps, BuildEnvironments, PodTemplates and patches.
 //!
-//! Looked for in the finished pod, so that it does not matter who wrote what where. Only the `agent` container may have the
-//! agent token, and what a step may change of that container is what cannot make it tell: see [`check_patch`].
+//! Looked for in the finished pod, so that it does not matter who wrote what where. Where agents do not register by way of the operator, the `agent` container alone has the
+//! agent token; what a step may change of that container is what cannot make it tell: see [`check_patch`].
 
 use bk_api::BuildJob;
 use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Map, Value};
 
-use super::{AGENT_CONTAINER, PodSettings, RenderError, agent};
+use super::{AGENT_CONTAINER, PodSettings, RenderError, registration};
 
 /// What a step's patch may change of the `agent` container.
 const PATCHABLE: [&str; 4] = ["name", "resources", "env", "$patch"];
@@ -32,8 +32,8 @@ const VARIABLES_OF_GIT: &str = "BUILDKITE_GIT_";
 pub(super) fn check(spec: &PodSpec, job: &BuildJob, settings: &PodSettings) -> Result<(), RenderError> {
     let is_buildkites = job.spec.buildkite.is_some();
     let mut others = spec.clone();
-    if is_buildkites {
-        let own = agent::token(settings);
+    if is_buildkites && settings.broker.is_none() {
+        let own = registration::agent_token(settings);
         let agents = others.containers.iter_mut().filter(|container| container.name == AGENT_CONTAINER);
         agents.filter_map(|agent| agent.env.as_mut()).for_each(|env| env.retain(|var| *var != own));
     }

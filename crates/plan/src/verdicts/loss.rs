@@ -35,6 +35,13 @@ pub fn lost(facts: Option<&PodFacts>) -> Verdict {
     evidence::from(facts, verdict)
 }
 
+/// The pod's node was not heard of for too long while the job ran.
+pub fn node_silent(facts: &PodFacts) -> Verdict {
+    let node = facts.node.as_deref().unwrap_or("it is on");
+    let message = while_running(&format!("its node {node} no longer answers"));
+    evidence::from(facts, Verdict::new(VerdictCode::NodeLost, message))
+}
+
 fn while_running(why: &str) -> String {
     format!("the agent was lost while the job ran: {why}")
 }

@@ -1,0 +1,255 @@
+//! The registration broker: agents in pods register by way of the operator, so that no pod has the agent token and the operator can end the job of
+//! an agent that cannot.
+//!
+//! Every replica answers, whether it works or stands by. Who may register is decided in `bk_plan::broker`.
+//!
+//! - [`args`]: where to listen, and how pods get there
+//! - [`identity`], [`keeper`]: certificate, authority and the key of one-time tokens
+//! - [`trust`]: how pods come to trust the authority
+//! - [`server`]: registrations
+//! - [`sessions`]: what is kept of them
+//! - [`spokesman`]: ending jobs for their agents
+
+mod args;
+mod identity;
+mod keeper;
+mod server;
+pub(crate) mod sessions;
+mod spokesman;
+mod trust;
+
+use std::{
+    net::TcpListener,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use axum::Router;
+use axum_server::{Handle, tls_rustls::RustlsConfig};
+use bk_api::config::{AgentCredentials, Config};
+use bk_buildkite::Registrar;
+use bk_plan::pod::BrokerAccess;
+use futures::future::join_all;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use reqwest::Url;
+use tokio::{sync::watch, task::AbortHandle};
+use tokio_util::sync::CancellationToken;
+
+pub use args::BrokerArgs;
+pub(crate) use spokesman::Spokesman;
+
+use self::{
+    identity::Identity,
+    server::{Desk, Terms},
+    sessions::Sessions,
+};
+use crate::{
+    error::Error,
+    settings::{Cluster, Settings},
+    telemetry::{self, Metrics},
+};
+
+/// How long registrations that are under way may take when the operator stops.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// How long the broker's Secret may take to be filled when the operator starts.
+const FILLING: Duration = Duration::from_secs(30);
+
+/// The broker of this replica, if it has one.
+pub struct Broker(Option<Open>);
+
+/// A broker that listens.
+struct Open {
+    url: Url,
+    name: String,
+    namespace: String,
+    terms: watch::Sender<Option<Arc<Terms>>>,
+    identity: watch::Receiver<Option<Identity>>,
+    sessions: Sessions,
+    /// What follows the agent token while nobody else does.
+    following: Mutex<Option<AbortHandle>>,
+}
+
+impl Broker {
+    /// Listens if the operator is to. Agents are registered once there is a certificate, and [`Self::learn`] was called.
+    pub async fn start(
+        args: &BrokerArgs,
+        cluster: &Cluster,
+        metrics: &Metrics,
+        shutdown: &CancellationToken,
+    ) -> Result<Self, Error> {
+        let Some(listener) = telemetry::bind(args.broker_listen, "--broker-listen").await? else {
+            return Ok(Self(None));
+        };
+        let failed = |error| Error::Setup(format!("cannot listen for --broker-listen: {error}"));
+        let listener = listener.into_std().map_err(failed)?;
+        let (url, host) = address(args.broker_url.as_deref())?;
+        let (name, namespace) = (args.broker_name.clone(), cluster.namespace.clone());
+        let (identities, identity) = watch::channel(None);
+        let (terms, known) = watch::channel(None);
+        let keeping = keeper::keep(cluster.clone(), name.clone(), host, identities);
+        tokio::spawn(shutdown.clone().run_until_cancelled_owned(keeping));
+        let sessions = Sessions::start(cluster, &name, shutdown);
+        let desk = Desk {
+            cluster: cluster.clone(),
+            terms: known,
+            identity: identity.clone(),
+            sessions: sessions.clone(),
+            metrics: metrics.clone(),
+            room: server::room(),
+        };
+        let router = server::routes(url.path(), desk);
+        let has_tls = url.scheme() == "https";
+        tokio::spawn(serve(listener, router, has_tls.then(|| identity.clone()), shutdown.clone()));
+        Ok(Self(Some(Open { url, name, namespace, terms, identity, sessions, following: Mutex::default() })))
+    }
+
+    /// How agents in pods register by way of it, if they are to: its certificate is there, and pods can trust it.
+    pub async fn access(
+        &self,
+        config: &Config,
+        cluster: &Cluster,
+        namespace: &str,
+        owner: Option<&OwnerReference>,
+    ) -> Result<Option<BrokerAccess>, Error> {
+        let Some(open) = self.used(config)? else { return Ok(None) };
+        let mut identity = open.identity.clone();
+        let filled = tokio::time::timeout(FILLING, identity.wait_for(Option::is_some)).await;
+        let Ok(Ok(identity)) = filled.map(|filled| filled.map(|identity| identity.clone())) else {
+            let Open { name, namespace, .. } = open;
+            return Err(Error::Setup(format!(
+                "the broker has no certificate: Secret {namespace}/{name} is missing, or the operator may not write it; install it with the \
+                 chart, or set `agentCredentials: secret` in `pod_config`"
+            )));
+        };
+        let Some(identity) = identity else { return Ok(None) };
+        let has_tls = open.url.scheme() == "https";
+        if has_tls {
+            trust::ensure(&cluster.calls, namespace, &open.name, &identity.authority, owner).await?;
+        }
+        Ok(Some(BrokerAccess {
+            url: open.url.to_string().trim_end_matches('/').to_owned(),
+            trust: has_tls.then(|| open.name.clone()),
+            key: Some(identity.seal),
+        }))
+    }
+
+    /// Agents are registered by these settings from now on.
+    pub fn learn(&self, settings: &Settings) {
+        let Some(open) = &self.0 else { return };
+        let terms = Terms {
+            namespace: settings.namespace.clone(),
+            registrar: settings.registrar.clone(),
+            proof: settings.config.pods.registration_proof,
+        };
+        open.terms.send_replace(Some(Arc::new(terms)));
+        open.follow(None);
+    }
+
+    /// The same while another replica works: nobody else follows the agent token meanwhile.
+    pub fn learn_standing_by(&self, settings: &Settings, cluster: &Cluster) {
+        self.learn(settings);
+        let Some(open) = &self.0 else { return };
+        let (followed, streams) = (settings.followed.clone(), cluster.streams.clone());
+        let following = tokio::spawn(async move {
+            let tokens = followed.iter();
+            join_all(tokens.map(|(secret, credentials)| secret.follow(streams.clone(), credentials))).await;
+        });
+        open.follow(Some(following.abort_handle()));
+    }
+
+    /// Who ends jobs for their agents. Without a broker nobody can.
+    pub(crate) fn spokesman(&self, registrar: &Registrar) -> Spokesman {
+        Spokesman::new(self.0.as_ref().map(|open| open.sessions.clone()), registrar.clone())
+    }
+
+    /// The broker, if pods are to use it.
+    fn used(&self, config: &Config) -> Result<Option<&Open>, Error> {
+        match (config.pods.agent_credentials, &self.0) {
+            (Some(AgentCredentials::Secret), _) | (None, None) => Ok(None),
+            (_, Some(open)) => Ok(Some(open)),
+            (Some(AgentCredentials::Broker), None) => Err(Error::Setup(
+                "`agentCredentials: broker` in `pod_config` needs --broker-listen and --broker-url, or `broker.enabled` in the chart"
+                    .to_owned(),
+            )),
+        }
+    }
+}
+
+impl Open {
+    /// From now on the agent token is followed by this, if by anything here.
+    fn follow(&self, following: Option<AbortHandle>) {
+        let before =
+            std::mem::replace(&mut *self.following.lock().unwrap_or_else(PoisonError::into_inner), following);
+        if let Some(before) = before {
+            before.abort();
+        }
+    }
+}
+
+/// How pods reach the broker, and the host in it.
+fn address(url: Option<&str>) -> Result<(Url, String), Error> {
+    const EXPECTED: &str = "something like https://buildkite-operator-broker.buildkite.svc:8444/v3";
+    let unusable = |problem: &str| Error::Setup(format!("--broker-url {problem}; expected {EXPECTED}"));
+    let url = url.filter(|url| !url.is_empty()).ok_or_else(|| unusable("is needed with --broker-listen"))?;
+    let url: Url = url.parse().map_err(|error| unusable(&format!("is no URL: {error}")))?;
+    let host = url.host_str().map(|host| host.trim_matches(['[', ']']).to_owned());
+    match host.filter(|_| matches!(url.scheme(), "http" | "https")) {
+        Some(host) => Ok((url, host)),
+        None => Err(unusable("is no HTTP URL")),
+    }
+}
+
+/// Answers until the shutdown; with TLS once there is a certificate.
+async fn serve(
+    listener: TcpListener,
+    router: Router,
+    identity: Option<watch::Receiver<Option<Identity>>>,
+    shutdown: CancellationToken,
+) {
+    let handle = Handle::new();
+    tokio::spawn(telemetry::farewell(shutdown.clone(), handle.clone(), FAREWELL));
+    let service = router.into_make_service_with_connect_info::<std::net::SocketAddr>();
+    let served = match identity {
+        None => match axum_server::from_tcp(listener) {
+            Ok(server) => server.handle(handle).serve(service).await,
+            Err(error) => Err(error),
+        },
+        Some(mut identity) => {
+            let Some(Some(tls)) = shutdown.run_until_cancelled(first(&mut identity)).await else { return };
+            tokio::spawn(shutdown.run_until_cancelled_owned(follow(identity, tls.clone())));
+            match axum_server::from_tcp_rustls(listener, tls) {
+                Ok(server) => server.handle(handle).serve(service).await,
+                Err(error) => Err(error),
+            }
+        }
+    };
+    if let Err(error) = served {
+        tracing::error!(%error, "agents cannot register any more");
+    }
+}
+
+/// The first certificate that can be served.
+async fn first(identities: &mut watch::Receiver<Option<Identity>>) -> Option<RustlsConfig> {
+    loop {
+        let identity = identities.wait_for(Option::is_some).await.ok()?.clone()?;
+        match RustlsConfig::from_pem(identity.certificate.into(), identity.key.into()).await {
+            Ok(tls) => return Some(tls),
+            Err(error) => tracing::error!(%error, "cannot register agents with the broker's certificate"),
+        }
+        identities.changed().await.ok()?;
+    }
+}
+
+/// Serves each new certificate from when it is there.
+async fn follow(mut identities: watch::Receiver<Option<Identity>>, tls: RustlsConfig) {
+    while identities.changed().await.is_ok() {
+        let Some(identity) = identities.borrow_and_update().clone() else { continue };
+        match tls.reload_from_pem(identity.certificate.into(), identity.key.into()).await {
+            Ok(()) => tracing::info!("the broker has a new certificate"),
+            Err(error) => {
+                tracing::error!(%error, "cannot serve the broker with its new certificate; the last one stays");
+            }
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Where the broker listens, and how pods reach it.
+
+use std::net::SocketAddr;
+
+use clap::Args;
+
+/// Options of the registration broker.
+#[derive(Clone, Debug, Default, Args)]
+pub struct BrokerArgs {
+    /// Where agents in job pods register with one-time tokens, such as 0.0.0.0:8444
+    /// [default: nowhere, they have the agent token]
+    #[arg(long, env = "BUILDKITE_BROKER_LISTEN", hide_env_values = true, value_name = "ADDR")]
+    pub broker_listen: Option<SocketAddr>,
+
+    /// How job pods reach it, such as `https://buildkite-operator-broker.buildkite.svc:8444/v3`; with
+    /// `http` in place of `https` it has no certificate
+    #[arg(long, env = "BUILDKITE_BROKER_URL", hide_env_values = true, value_name = "URL")]
+    pub broker_url: Option<String>,
+
+    /// Secret in the operator's namespace with its certificate and its key; those with the sessions of
+    /// agents are called after it
+    #[arg(
+        long,
+        env = "BUILDKITE_BROKER_NAME",
+        hide_env_values = true,
+        value_name = "NAME",
+        default_value = "buildkite-operator-broker"
+    )]
+    pub broker_name: String,
+}

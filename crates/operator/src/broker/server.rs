@@ -1,0 +1,279 @@
+//! `POST register`, and nothing else: a one-time token becomes an agent's session.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use axum::{
+    Json, Router,
+    body::Bytes,
+    extract::{ConnectInfo, DefaultBodyLimit, State},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse, Response},
+    routing::post,
+};
+use bk_api::{config::RegistrationProof, names};
+use bk_buildkite::{Registrar, Session};
+use bk_plan::{
+    broker::{Caller, Refusal, Registration, SessionRecord, Ticket, registration},
+    pod::AUDIENCE,
+};
+use jiff::Timestamp;
+use k8s_openapi::api::{
+    authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
+    core::v1::Pod,
+};
+use kube::{
+    Api, ResourceExt,
+    api::{ListParams, ObjectMeta, PostParams},
+};
+use secrecy::SecretString;
+use serde_json::{Map, Value, json};
+use tokio::sync::{Semaphore, watch};
+
+use super::{
+    identity::Identity,
+    sessions::{NotKept, Sessions},
+};
+use crate::{settings::Cluster, telemetry::Metrics};
+
+/// The most that an agent says about itself.
+const MAX_BODY: usize = 64 << 10;
+
+/// How many registrations may be under way at once. Agents try again after ten seconds.
+const AT_ONCE: usize = 256;
+
+/// What one registration, all in all, may take.
+const PATIENCE: Duration = Duration::from_secs(25);
+
+/// What separates the one-time token from the token of the pod's service account.
+const SEPARATOR: char = '!';
+
+/// What answers depend on: it may be replaced at any time.
+#[derive(Clone, Debug)]
+pub(super) struct Terms {
+    /// Where job pods are.
+    pub(super) namespace: String,
+    /// Who registers with the agent token.
+    pub(super) registrar: Registrar,
+    /// How pods prove who they are.
+    pub(super) proof: RegistrationProof,
+}
+
+/// What every answer needs.
+#[derive(Clone)]
+pub(super) struct Desk {
+    pub(super) cluster: Cluster,
+    pub(super) terms: watch::Receiver<Option<Arc<Terms>>>,
+    pub(super) identity: watch::Receiver<Option<Identity>>,
+    pub(super) sessions: Sessions,
+    pub(super) metrics: Metrics,
+    pub(super) room: Arc<Semaphore>,
+}
+
+/// Why an agent is not registered. What it reads of it is in its log.
+#[derive(Debug)]
+enum Failure {
+    /// The one-time token is not accepted.
+    Refused(Refusal),
+    /// It may be, later.
+    Later(&'static str, String),
+    /// Buildkite says no.
+    Rejected(StatusCode, String),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// Answers below this path.
+pub(super) fn routes(path: &str, desk: Desk) -> Router {
+    let register = format!("{}/register", path.trim_end_matches('/'));
+    Router::new()
+        .route(&register, post(register_agent))
+        .layer(DefaultBodyLimit::max(MAX_BODY))
+        .with_state(desk)
+}
+
+/// Room for as many registrations as may be under way at once.
+pub(super) fn room() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(AT_ONCE))
+}
+
+async fn register_agent(
+    State(desk): State<Desk>,
+    ConnectInfo(peer): ConnectInfo<SocketAddr>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    let begin = Instant::now();
+    let Ok(_permit) = desk.room.clone().try_acquire_owned() else {
+        desk.metrics.broker.registered("crowded", begin.elapsed());
+        let wait = [(header::RETRY_AFTER, "10")];
+        return (StatusCode::TOO_MANY_REQUESTS, wait, said("too many agents register at once"))
+            .into_response();
+    };
+    let registering = register(&desk, peer.ip().to_canonical(), &headers, &body);
+    let late = || Failure::Later("slow", format!("it took longer than {} s", PATIENCE.as_secs()));
+    let outcome = tokio::time::timeout(PATIENCE, registering).await.unwrap_or_else(|_| Err(late()));
+    let (word, response) = match outcome {
+        Ok(answer) => ("registered", Json(answer).into_response()),
+        Err(failure) => failed(failure, peer.ip()),
+    };
+    desk.metrics.broker.registered(word, begin.elapsed());
+    response
+}
+
+/// What an agent, the log and the metrics hear of a failure. No token is in any of it.
+fn failed(failure: Failure, peer: IpAddr) -> (&'static str, Response) {
+    let (word, status, message) = match failure {
+        Failure::Refused(refusal) => (refusal.word(), StatusCode::UNAUTHORIZED, refusal.to_string()),
+        Failure::Later(word, message) => (word, StatusCode::SERVICE_UNAVAILABLE, message),
+        Failure::Rejected(status, message) => ("rejected", status, message),
+    };
+    tracing::warn!(%peer, outcome = word, reason = message, "an agent was not registered");
+    (word, (status, said(&message)).into_response())
+}
+
+fn said(message: &str) -> Json<Value> {
+    Json(json!({ "message": message }))
+}
+
+async fn register(desk: &Desk, peer: IpAddr, headers: &HeaderMap, body: &[u8]) -> Result<Value, Failure> {
+    let unready = || Failure::Later("unready", "the operator has not read its configuration yet".to_owned());
+    let (terms, identity) = (desk.terms.borrow().clone(), desk.identity.borrow().clone());
+    let (terms, identity) = (terms.ok_or_else(unready)?, identity.ok_or_else(unready)?);
+    let shown = token(headers).ok_or(Refusal::Unknown)?;
+    let (shown, proof) =
+        shown.split_once(SEPARATOR).map_or((shown, None), |(ticket, proof)| (ticket, Some(proof)));
+    let ticket = Ticket::read(shown, &identity.seal).ok_or(Refusal::Unknown)?;
+    let is_used = |record: SessionRecord| record.is_of(&ticket.uid, ticket.attempt);
+    if desk.sessions.get(&ticket.job_uuid).is_some_and(is_used) {
+        return Err(Refusal::Used.into());
+    }
+    let reviewed = match terms.proof {
+        RegistrationProof::Address => None,
+        RegistrationProof::ServiceAccount => Some(review(desk, proof).await?),
+    };
+    let caller = reviewed.as_deref().map_or(Caller::Address(peer), Caller::Pod);
+    let pod = find(desk, &terms, &ticket).await?;
+    let admitted = registration::decide(&ticket, pod.as_ref(), caller, Timestamp::now())?;
+    let answer = forward(&terms, &admitted, body).await?;
+    keep(desk, &terms, &ticket, &admitted, peer, answer).await
+}
+
+fn token(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("token").then_some(token)
+}
+
+/// The pod as the API server has it now. In a `batch/v1` Job it has a name that the operator has not given it.
+async fn find(desk: &Desk, terms: &Terms, ticket: &Ticket) -> Result<Option<Pod>, Failure> {
+    let failed = |error: kube::Error| {
+        let error = bk_ops::report::one_line(&error);
+        Failure::Later("api_server", format!("the operator cannot look at the pod: {error}"))
+    };
+    let api = Api::<Pod>::namespaced(desk.cluster.calls.clone(), &terms.namespace);
+    let name = names::pod(&ticket.build_job, ticket.attempt);
+    if let Some(pod) = api.get_opt(&name).await.map_err(failed)? {
+        return Ok(Some(pod));
+    }
+    let label = format!("{}={}", names::LABEL_BUILD_JOB, ticket.build_job);
+    let found = api.list(&ListParams::default().labels(&label)).await.map_err(failed)?;
+    let belongs = |pod: &Pod| pod.name_any().starts_with(&format!("{name}-"));
+    Ok(found.into_iter().find(belongs))
+}
+
+/// The UID of the pod that a service account token is bound to, as the API server vouches for.
+async fn review(desk: &Desk, proof: Option<&str>) -> Result<String, Failure> {
+    const POD: &str = "authentication.kubernetes.io/pod-uid";
+    let proof = proof.ok_or(Refusal::Foreign)?;
+    let spec = TokenReviewSpec { audiences: Some(vec![AUDIENCE.to_owned()]), token: Some(proof.to_owned()) };
+    let review = TokenReview { metadata: ObjectMeta::default(), spec, status: None };
+    let api = Api::<TokenReview>::all(desk.cluster.calls.clone());
+    let answer = api.create(&PostParams::default(), &review).await.map_err(|error| {
+        let error = bk_ops::report::one_line(&error);
+        Failure::Later("api_server", format!("the operator cannot have the pod's token reviewed: {error}"))
+    })?;
+    let status = answer.status.filter(|status| status.authenticated == Some(true)).ok_or(Refusal::Foreign)?;
+    let of_pod = |user: UserInfo| user.extra?.remove(POD)?.into_iter().next();
+    Ok(status.user.and_then(of_pod).ok_or(Refusal::Foreign)?)
+}
+
+/// Registers the agent with the agent token. What it says about itself is passed on, but for what the operator has settled.
+async fn forward(terms: &Terms, admitted: &Registration, body: &[u8]) -> Result<Value, Failure> {
+    let unreadable = |_| Failure::Rejected(StatusCode::BAD_REQUEST, "the body is no JSON object".to_owned());
+    let mut agent: Map<String, Value> = serde_json::from_slice(body).map_err(unreadable)?;
+    agent.insert("name".to_owned(), json!(admitted.name));
+    agent.insert("ignore_in_dispatches".to_owned(), json!(true));
+    if let Some(tags) = &admitted.tags {
+        agent.insert("meta_data".to_owned(), json!(tags));
+    }
+    terms.registrar.register(&agent).await.map_err(|error| match error.status() {
+        // The token may be replaced meanwhile.
+        Some(_) if error.is_refusal() => {
+            Failure::Later("token", "Buildkite does not accept the operator's agent token".to_owned())
+        }
+        Some(status) if !error.is_retryable() => {
+            let status = StatusCode::from_u16(status.as_u16()).unwrap_or(StatusCode::BAD_GATEWAY);
+            Failure::Rejected(status, bk_ops::report::one_line(&error))
+        }
+        _ => Failure::Later("buildkite", bk_ops::report::one_line(&error)),
+    })
+}
+
+/// Puts the agent's session on record, and answers as Buildkite has, with where to go from here.
+async fn keep(
+    desk: &Desk,
+    terms: &Terms,
+    ticket: &Ticket,
+    admitted: &Registration,
+    peer: IpAddr,
+    mut answer: Value,
+) -> Result<Value, Failure> {
+    let text = |key: &str| answer.get(key).and_then(Value::as_str).filter(|text| !text.is_empty());
+    let (Some(agent), Some(token)) = (text("id"), text("access_token")) else {
+        return Err(Failure::Later("buildkite", "Buildkite's answer is no registration".to_owned()));
+    };
+    let endpoint = text("endpoint").map(str::to_owned);
+    let record = SessionRecord {
+        build_job: ticket.uid.clone(),
+        attempt: ticket.attempt,
+        agent: agent.to_owned(),
+        token: token.to_owned(),
+        endpoint: endpoint.clone(),
+        address: (!admitted.is_certain).then(|| peer.to_string()),
+    };
+    let former = desk.sessions.get(&ticket.job_uuid);
+    if let Err(not_kept) = desk.sessions.add(ticket.job_uuid.clone(), record.clone()).await {
+        disconnect(terms, &record).await;
+        return Err(match not_kept {
+            NotKept::Used => Refusal::Used.into(),
+            NotKept::Failed(error) => Failure::Later("api_server", bk_ops::report::one_line(&error)),
+        });
+    }
+    // An earlier attempt's agent, which is gone with its pod.
+    if let Some(former) = former {
+        let terms = terms.clone();
+        tokio::spawn(async move { disconnect(&terms, &former).await });
+    }
+    answer["endpoint"] = json!(endpoint.as_deref().unwrap_or(terms.registrar.endpoint()));
+    tracing::info!(
+        job_uuid = ticket.job_uuid,
+        build_job = ticket.build_job,
+        agent = record.agent,
+        "an agent has registered"
+    );
+    Ok(answer)
+}
+
+async fn disconnect(terms: &Terms, record: &SessionRecord) {
+    let token = SecretString::from(record.token.clone());
+    if let Ok(session) = terms.registrar.session(record.endpoint.as_deref(), &token) {
+        Session::disconnect(&session).await;
+    }
+}

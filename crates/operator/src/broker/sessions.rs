@@ -1,0 +1,312 @@
+//! The sessions of agents that have registered, in Secrets of the operator's namespace.
+//!
+//! A session is on record before its agent hears of it: whatever becomes of the operator afterwards, the job can be ended. Those that come together
+//! are written together, a few times in a second at the most. What is over is taken out with the next write, or after a while.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bk_api::names;
+use bk_plan::broker::session::{MAX_RECORDS, SHARDS, SessionRecord, secret_name, shard};
+use futures::StreamExt;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::Instant,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    error::Error,
+    settings::{Cluster, watch_one},
+};
+
+/// How long after a write the next one may follow.
+const PACE: Duration = Duration::from_millis(200);
+
+/// How long what is over may stay on record.
+const LINGER: Duration = Duration::from_mins(1);
+
+/// How often a write is tried that others overtake.
+const TRIES: usize = 5;
+
+/// Why a session is not on record.
+#[derive(Debug)]
+pub(crate) enum NotKept {
+    /// One for the same attempt is.
+    Used,
+    /// The API server does not take it.
+    Failed(Error),
+}
+
+/// The sessions as this replica knows them. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Sessions(Arc<[Shelf]>);
+
+/// The sessions in one Secret.
+struct Shelf {
+    state: Mutex<State>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The version of the Secret that is known.
+    version: u64,
+    records: BTreeMap<String, SessionRecord>,
+    /// What is over, and still on record.
+    over: BTreeSet<String>,
+}
+
+enum Order {
+    Add { job: String, record: SessionRecord, done: oneshot::Sender<Result<(), NotKept>> },
+    Remove,
+}
+
+impl Sessions {
+    /// Keeps sessions in Secrets called after `broker`, until the shutdown.
+    pub(crate) fn start(cluster: &Cluster, broker: &str, shutdown: &CancellationToken) -> Self {
+        let mut writers = Vec::new();
+        let shelves = (0..SHARDS).map(|number| {
+            let (orders, receiver) = mpsc::unbounded_channel();
+            writers.push((secret_name(broker, number), receiver));
+            Shelf { state: Mutex::default(), orders }
+        });
+        let sessions = Self(shelves.collect());
+        for (number, (name, orders)) in writers.into_iter().enumerate() {
+            let clerk = Clerk { cluster: cluster.clone(), name, sessions: sessions.clone(), number };
+            let watching = clerk.clone().watch();
+            tokio::spawn(shutdown.clone().run_until_cancelled_owned(watching));
+            tokio::spawn(shutdown.clone().run_until_cancelled_owned(clerk.write(orders)));
+        }
+        sessions
+    }
+
+    /// The session of a job's agent.
+    pub(crate) fn get(&self, job: &str) -> Option<SessionRecord> {
+        self.shelf(job).lock().records.get(job).cloned()
+    }
+
+    /// All of them, by job.
+    pub(crate) fn all(&self) -> Vec<(String, SessionRecord)> {
+        let of = |shelf: &Shelf| shelf.lock().records.clone().into_iter();
+        self.0.iter().flat_map(of).collect()
+    }
+
+    /// Puts a session on record; answers when it is.
+    pub(crate) async fn add(&self, job: String, record: SessionRecord) -> Result<(), NotKept> {
+        let (done, answer) = oneshot::channel();
+        let orders = self.shelf(&job).orders.clone();
+        let gone = || NotKept::Failed(Error::Setup("the operator is about to stop".to_owned()));
+        orders.send(Order::Add { job, record, done }).map_err(|_| gone())?;
+        answer.await.map_err(|_| gone())?
+    }
+
+    /// Forgets the session of a BuildJob's agent.
+    pub(crate) fn remove(&self, job: &str, build_job: &str) {
+        let shelf = self.shelf(job);
+        let mut state = shelf.lock();
+        if state.records.get(job).is_some_and(|record| record.build_job == build_job) {
+            state.records.remove(job);
+            state.over.insert(job.to_owned());
+            // The writer is gone only while the process ends.
+            let _ending = shelf.orders.send(Order::Remove);
+        }
+    }
+
+    fn shelf(&self, job: &str) -> &Shelf {
+        &self.0[shard(job)]
+    }
+}
+
+impl Shelf {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Each change is whole before the lock is given back.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes over what a Secret holds, unless a younger version is known.
+    fn see(&mut self, secret: &Secret) {
+        let version = secret.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
+        let Some(version) = version.filter(|version| *version > self.version) else { return };
+        self.version = version;
+        let held = secret.data.iter().flatten();
+        let read = |(job, bytes): (&String, &ByteString)| {
+            Some((job.clone(), serde_json::from_slice(&bytes.0).ok()?))
+        };
+        let mut held: BTreeMap<String, SessionRecord> = held.filter_map(read).collect();
+        self.over.retain(|job| held.remove(job).is_some());
+        self.records = held;
+    }
+}
+
+/// Reads and writes one of the Secrets.
+#[derive(Clone)]
+struct Clerk {
+    cluster: Cluster,
+    name: String,
+    sessions: Sessions,
+    number: usize,
+}
+
+/// What is to be written.
+#[derive(Default)]
+struct Batch {
+    adds: Vec<(String, SessionRecord, oneshot::Sender<Result<(), NotKept>>)>,
+}
+
+impl Clerk {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.sessions.0[self.number].lock()
+    }
+
+    /// Follows what other replicas write.
+    async fn watch(self) {
+        let api = Api::<Secret>::namespaced(self.cluster.streams.clone(), &self.cluster.namespace);
+        let mut versions = std::pin::pin!(watch_one(api, &self.name));
+        while let Some(version) = versions.next().await {
+            match version {
+                Ok(Some(secret)) => self.state().see(&secret),
+                Ok(None) => {
+                    tracing::error!(
+                        secret = self.name,
+                        "agents cannot register: there is no Secret for their sessions"
+                    );
+                }
+                Err(error) => {
+                    let error = bk_ops::report::one_line(&error);
+                    tracing::warn!(secret = self.name, error, "cannot watch sessions of agents");
+                }
+            }
+        }
+    }
+
+    async fn write(self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let mut next = Instant::now();
+        let mut due: Option<Instant> = None;
+        loop {
+            let mut batch = Batch::default();
+            let late = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let order = tokio::select! {
+                order = orders.recv() => match order { Some(order) => Some(order), None => return },
+                () = late => None,
+            };
+            match order {
+                Some(Order::Remove) => {
+                    due.get_or_insert_with(|| Instant::now() + LINGER);
+                    continue;
+                }
+                Some(Order::Add { job, record, done }) => batch.adds.push((job, record, done)),
+                None => {}
+            }
+            tokio::time::sleep_until(next).await;
+            while let Ok(order) = orders.try_recv() {
+                if let Order::Add { job, record, done } = order {
+                    batch.adds.push((job, record, done));
+                }
+            }
+            let failed = self.flush(batch).await;
+            next = Instant::now() + PACE;
+            due = failed.then(|| Instant::now() + LINGER);
+        }
+    }
+
+    /// Writes a batch, and what is over out of the record; says whether that has to be tried again.
+    async fn flush(&self, batch: Batch) -> bool {
+        let mut adds = batch.adds;
+        for _ in 0..TRIES {
+            adds = self.refuse_used(adds);
+            let Some(patch) = self.patch(&adds) else { return false };
+            let api = Api::<Secret>::namespaced(self.cluster.calls.clone(), &self.cluster.namespace);
+            let params = PatchParams {
+                field_manager: Some(names::FIELD_MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            match api.patch(&self.name, &params, &Patch::Merge(&patch)).await {
+                Ok(secret) => {
+                    self.state().see(&secret);
+                    adds.into_iter().for_each(|(_, _, done)| drop(done.send(Ok(()))));
+                    return false;
+                }
+                // Another replica was quicker.
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    if let Err(error) = self.refresh().await {
+                        return fail(adds, &error);
+                    }
+                }
+                Err(error) => return fail(adds, &self.failed(error)),
+            }
+        }
+        fail(adds, &Error::Setup(format!("Secret {} is written by too many at once", self.name)))
+    }
+
+    /// Those whose attempt has no session yet; the others hear so.
+    fn refuse_used(
+        &self,
+        adds: Vec<(String, SessionRecord, oneshot::Sender<Result<(), NotKept>>)>,
+    ) -> Vec<(String, SessionRecord, oneshot::Sender<Result<(), NotKept>>)> {
+        let state = self.state();
+        let mut seen = BTreeSet::new();
+        let (used, new): (Vec<_>, Vec<_>) = adds.into_iter().partition(|(job, record, _)| {
+            let same = |other: &SessionRecord| other.is_of(&record.build_job, record.attempt);
+            state.records.get(job).is_some_and(same) || !seen.insert(job.clone())
+        });
+        used.into_iter().for_each(|(_, _, done)| drop(done.send(Err(NotKept::Used))));
+        new
+    }
+
+    /// What makes the Secret what it should be; nothing if there is nothing to change.
+    fn patch(&self, adds: &[(String, SessionRecord, oneshot::Sender<Result<(), NotKept>>)]) -> Option<Value> {
+        let state = self.state();
+        let room = MAX_RECORDS.saturating_sub(state.records.len());
+        if adds.len() > room {
+            tracing::error!(
+                secret = self.name,
+                "there are too many sessions to keep all: some jobs cannot be ended for their agents"
+            );
+        }
+        let entry =
+            |record: &SessionRecord| json!(ByteString(serde_json::to_vec(record).unwrap_or_default()));
+        let gone = state.over.iter().map(|job| (job.clone(), Value::Null));
+        let new = adds.iter().take(room).map(|(job, record, _)| (job.clone(), entry(record)));
+        let data: serde_json::Map<String, Value> = gone.chain(new).collect();
+        let version = (state.version > 0).then(|| state.version.to_string());
+        (!data.is_empty()).then(|| json!({ "metadata": { "resourceVersion": version }, "data": data }))
+    }
+
+    async fn refresh(&self) -> Result<(), Error> {
+        let api = Api::<Secret>::namespaced(self.cluster.calls.clone(), &self.cluster.namespace);
+        let this = ListParams::default().fields(&format!("metadata.name={}", self.name));
+        let found = api.list(&this).await.map_err(|error| self.failed(error))?;
+        found.iter().for_each(|secret| self.state().see(secret));
+        Ok(())
+    }
+
+    fn failed(&self, error: kube::Error) -> Error {
+        Error::kubernetes(format!("write down sessions of agents in Secret {}", self.name))(error)
+    }
+}
+
+/// Tells whoever waits that nothing was written.
+fn fail(adds: Vec<(String, SessionRecord, oneshot::Sender<Result<(), NotKept>>)>, error: &Error) -> bool {
+    let error = bk_ops::report::one_line(error);
+    tracing::warn!(error, agents = adds.len(), "cannot write down sessions of agents");
+    adds.into_iter()
+        .for_each(|(_, _, done)| drop(done.send(Err(NotKept::Failed(Error::Setup(error.clone()))))));
+    true
+}

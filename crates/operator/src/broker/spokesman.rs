@@ -1,0 +1,122 @@
+//! Ends jobs for agents that cannot, with the sessions that they have left.
+
+use std::time::Duration;
+
+use bk_api::{BuildJob, Verdict};
+use bk_buildkite::{
+    Registrar, Session,
+    session::{End, Finished, group},
+};
+use bk_plan::{broker::SessionRecord, facts::PodFacts, verdicts};
+use secrecy::SecretString;
+use uuid::Uuid;
+
+use super::sessions::Sessions;
+use crate::{error::Error, leadership::Tenure};
+
+/// How long the last words in a job's log may take. Its end matters more.
+const WORDS: Duration = Duration::from_secs(2);
+
+/// Speaks for agents. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Spokesman {
+    sessions: Option<Sessions>,
+    registrar: Registrar,
+    tenure: Option<Tenure>,
+}
+
+impl Spokesman {
+    pub(super) fn new(sessions: Option<Sessions>, registrar: Registrar) -> Self {
+        Self { sessions, registrar, tenure: None }
+    }
+
+    /// The same; nothing is said any more once the Lease may be somebody else's.
+    #[must_use]
+    pub(crate) fn fenced(self, tenure: Option<&Tenure>) -> Self {
+        Self { tenure: tenure.cloned(), ..self }
+    }
+
+    /// The session of the agent of a BuildJob's current attempt.
+    pub(crate) fn session(&self, job: &BuildJob) -> Option<SessionRecord> {
+        let record = self.sessions.as_ref()?.get(job.job_uuid()?)?;
+        let uid = job.metadata.uid.as_deref()?;
+        Some(record).filter(|record| record.is_of(uid, job.status_or_default().attempt))
+    }
+
+    /// All sessions, by job.
+    pub(crate) fn all(&self) -> Vec<(String, SessionRecord)> {
+        self.sessions.as_ref().map(Sessions::all).unwrap_or_default()
+    }
+
+    /// Ends a job for its agent, with the verdict as the last words in its log.
+    pub(crate) async fn end(
+        &self,
+        job: Uuid,
+        record: &SessionRecord,
+        verdict: &Verdict,
+    ) -> Result<Finished, Error> {
+        if self.tenure.as_ref().is_some_and(|tenure| !tenure.holds()) {
+            return Err(Error::Setup(
+                "the Lease may be another replica's: no job is ended any more".to_owned(),
+            ));
+        }
+        let session = self.of(record)?;
+        let words = group("The job was ended by buildkite-operator", &verdict.sentence());
+        match tokio::time::timeout(WORDS, session.conclude(job, &words)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::debug!(
+                    error = bk_ops::report::one_line(&error),
+                    "the job's log does not say why it ends"
+                );
+            }
+            Err(_) => tracing::debug!("the job's log does not say why it ends: that took too long"),
+        }
+        let (exit_status, signal, signal_reason) = verdicts::in_agents_words(verdict);
+        let end = End { exit_status, signal: signal.to_owned(), signal_reason: signal_reason.to_owned() };
+        let finished = session.finish(job, &end, 0).await?;
+        session.disconnect().await;
+        Ok(finished)
+    }
+
+    /// Forgets the session of a BuildJob whose job has ended.
+    pub(crate) fn forget(&self, job: &BuildJob) {
+        if let (Some(sessions), Some(uuid), Some(uid)) = (&self.sessions, job.job_uuid(), &job.metadata.uid) {
+            sessions.remove(uuid, uid);
+        }
+    }
+
+    /// Forgets a session.
+    pub(crate) fn forget_record(&self, job: &str, record: &SessionRecord) {
+        if let Some(sessions) = &self.sessions {
+            sessions.remove(job, &record.build_job);
+        }
+    }
+
+    /// Looks whether the agent of a pod has registered from where the pod is, now that this is known; if not, it was somebody else, who is sent away.
+    pub(crate) fn compare(&self, job_uuid: &str, attempt: u32, facts: &PodFacts) {
+        let Some(record) = self.sessions.as_ref().and_then(|sessions| sessions.get(job_uuid)) else { return };
+        let (Some(address), Some(known)) = (&record.address, &facts.addresses) else { return };
+        let is_it = address.parse().is_ok_and(|address| known.contains(&address));
+        if is_it || record.attempt != attempt {
+            return;
+        }
+        tracing::error!(
+            pod = facts.name,
+            address,
+            "somebody else has registered as a pod's agent, and is disconnected"
+        );
+        let (speaker, job) = (self.clone(), job_uuid.to_owned());
+        tokio::spawn(async move {
+            if let Ok(session) = speaker.of(&record) {
+                session.disconnect().await;
+            }
+            speaker.forget_record(&job, &record);
+        });
+    }
+
+    fn of(&self, record: &SessionRecord) -> Result<Session, Error> {
+        let token = SecretString::from(record.token.clone());
+        Ok(self.registrar.session(record.endpoint.as_deref(), &token)?)
+    }
+}
