@@ -81,6 +81,22 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- printf "%s-webhook" (include "buildkite-operator.fullname" .) }}
 {{- end }}
 
+{{- /* Whether there is a broker. Values that are kept from a chart that had none do not name it. */ -}}
+{{- define "buildkite-operator.broker.enabled" -}}
+{{- if (.Values.broker).enabled }}true{{ end }}
+{{- end }}
+
+{{- /* Of the broker's Service, Secrets and Roles. */ -}}
+{{- define "buildkite-operator.broker.fullname" -}}
+{{- printf "%s-broker" (include "buildkite-operator.fullname" .) }}
+{{- end }}
+
+{{- /* Where agents in job pods find the broker, also from another namespace. */ -}}
+{{- define "buildkite-operator.broker.url" -}}
+{{- $scheme := ternary "https" "http" .Values.broker.tls }}
+{{- printf "%s://%s.%s.svc:%d/v3" $scheme (include "buildkite-operator.broker.fullname" .) .Release.Namespace (int .Values.broker.port) }}
+{{- end }}
+
 {{- define "buildkite-operator.syncer.fullname" -}}
 {{- printf "%s-repo-syncer" (include "buildkite-operator.fullname" .) }}
 {{- end }}

@@ -110,6 +110,40 @@
   verbs: [list, watch, patch]
 {{- end }}
 
+{{- define "buildkite-operator.rules.broker.own" -}}
+# The broker's authority, certificate and signing key, which the replicas share.
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [{{ include "buildkite-operator.broker.fullname" . }}]
+  verbs: [list, watch, update]
+# Its sessions, which they share, too.
+- apiGroups: [""]
+  resources: [secrets]
+  resourceNames: [{{ include "buildkite-operator.broker.fullname" . }}-sessions-0, {{ include "buildkite-operator.broker.fullname" . }}-sessions-1, {{ include "buildkite-operator.broker.fullname" . }}-sessions-2, {{ include "buildkite-operator.broker.fullname" . }}-sessions-3]
+  verbs: [list, watch, patch]
+{{- end }}
+
+{{- define "buildkite-operator.rules.broker.jobs" -}}
+# Jobs leave a node that is about to go, where `nodeLeaving` is `interrupt`.
+- apiGroups: [""]
+  resources: [pods/eviction]
+  verbs: [create]
+{{- end }}
+
+{{- define "buildkite-operator.rules.broker.cluster" -}}
+# Whether the node of a job is lost or about to go.
+- apiGroups: [""]
+  resources: [nodes]
+  verbs: [get, list, watch]
+{{- end }}
+
+{{- define "buildkite-operator.rules.broker.tokenReviews" -}}
+# Which pod a service account token is of.
+- apiGroups: [authentication.k8s.io]
+  resources: [tokenreviews]
+  verbs: [create]
+{{- end }}
+
 {{- define "buildkite-operator.rules.syncer.own" -}}
 # Its configuration.
 - apiGroups: [""]

@@ -156,6 +156,63 @@ pub fn webhook_configurations(webhook: &str) -> Vec<Permission> {
     }]
 }
 
+/// In how many Secrets the sessions of the broker's agents are.
+const SHARDS: usize = 4;
+
+/// What the operator may do in its own namespace besides, if agents register at its broker. The Secret of the broker is called `name`, and
+/// those of its sessions after it.
+pub fn broker_in_own_namespace(name: &str) -> Vec<Permission> {
+    vec![
+        Permission {
+            why: "The broker's authority, certificate and signing key, which the replicas share.",
+            group: "",
+            resources: &["secrets"],
+            names: vec![name.to_owned()],
+            verbs: &["list", "watch", "update"],
+        },
+        Permission {
+            why: "Its sessions, which they share, too.",
+            group: "",
+            resources: &["secrets"],
+            names: (0..SHARDS).map(|shard| format!("{name}-sessions-{shard}")).collect(),
+            verbs: &["list", "watch", "patch"],
+        },
+    ]
+}
+
+/// What it may do in the job namespace, then.
+pub fn broker_in_job_namespace() -> Vec<Permission> {
+    vec![Permission {
+        why: "Jobs leave a node that is about to go, where `nodeLeaving` is `interrupt`.",
+        group: "",
+        resources: &["pods/eviction"],
+        names: Vec::new(),
+        verbs: &["create"],
+    }]
+}
+
+/// What it may do in the cluster, then, if it is to know of nodes.
+pub fn broker_in_cluster() -> Vec<Permission> {
+    vec![Permission {
+        why: "Whether the node of a job is lost or about to go.",
+        group: "",
+        resources: &["nodes"],
+        names: Vec::new(),
+        verbs: READ,
+    }]
+}
+
+/// What it may do in the cluster if agents show their pod's service account token when they register.
+pub fn token_reviews_in_cluster() -> Vec<Permission> {
+    vec![Permission {
+        why: "Which pod a service account token is of.",
+        group: "authentication.k8s.io",
+        resources: &["tokenreviews"],
+        names: Vec::new(),
+        verbs: &["create"],
+    }]
+}
+
 /// What the syncer of mirrors may do in the job namespace.
 pub fn syncer_in_job_namespace() -> Vec<Permission> {
     let all = |why, resources, verbs| Permission { why, group: OWN, resources, names: Vec::new(), verbs };

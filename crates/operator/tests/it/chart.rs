@@ -30,6 +30,7 @@ fn rules() -> String {
     let own = permissions::rules(&permissions::in_own_namespace(&names));
     let jobs = permissions::rules(&permissions::in_job_namespace(&names));
     let webhook = include("webhook.fullname");
+    let broker = include("broker.fullname");
     let secrets = "{{ join \", \" .Values.repoSyncer.secrets }}";
     let others = [
         ("webhook.own", permissions::webhooks_in_own_namespace(&webhook)),
@@ -37,6 +38,10 @@ fn rules() -> String {
         ("webhook.secrets", permissions::secrets_in_job_namespace()),
         ("webhook.cluster", permissions::webhooks_in_cluster()),
         ("webhook.configurations", permissions::webhook_configurations(&webhook)),
+        ("broker.own", permissions::broker_in_own_namespace(&broker)),
+        ("broker.jobs", permissions::broker_in_job_namespace()),
+        ("broker.cluster", permissions::broker_in_cluster()),
+        ("broker.tokenReviews", permissions::token_reviews_in_cluster()),
         ("syncer.own", permissions::syncer_in_own_namespace()),
         ("syncer.jobs", permissions::syncer_in_job_namespace()),
         ("syncer.secrets", permissions::syncer_secrets(vec![secrets.to_owned()])),

@@ -7,14 +7,14 @@ use bk_e2e::helm::{CHART, KUBE_VERSION};
 use insta::assert_yaml_snapshot;
 use serde_json::{Value, json};
 
-use crate::{helm, of_kind, only};
+use crate::{helm, named, of_kind, only};
 
 pub(crate) fn render(values: &str) -> Vec<Value> {
     helm().render(values).expect("the values are accepted")
 }
 
 /// Kind, namespace and name of each object.
-fn names(objects: &[Value]) -> Vec<String> {
+pub(crate) fn names(objects: &[Value]) -> Vec<String> {
     let name = |object: &Value| {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &object["metadata"];
@@ -23,7 +23,7 @@ fn names(objects: &[Value]) -> Vec<String> {
     objects.iter().map(|object| name(object).replace("  ", " ")).collect()
 }
 
-fn pod(objects: &[Value]) -> Value {
+pub(crate) fn pod(objects: &[Value]) -> Value {
     only(objects, "Deployment")["spec"]["template"]["spec"].clone()
 }
 
@@ -43,7 +43,7 @@ fn what_migrate_makes_is_accepted() {
 fn a_token_alone_is_enough() {
     let objects = render("agentToken: secret");
     assert_yaml_snapshot!("objects", names(&objects));
-    let secret = only(&objects, "Secret");
+    let secret = named(&objects, "Secret", "buildkite-agent-token");
     assert_eq!(secret["stringData"], json!({ "BUILDKITE_AGENT_TOKEN": "secret" }));
     let text = serde_json::to_string(&objects).unwrap();
     assert_eq!(text.matches("\"secret\"").count(), 1, "the token is in its Secret alone");
@@ -54,12 +54,15 @@ fn a_secret_that_exists_is_left_alone() {
     let objects = render(
         "config: {pod_config: {agentTokenSecret: mine}, job_spawner_config: {apiTokenSecret: mine-too}}",
     );
-    assert_eq!(of_kind(&objects, "Secret"), [] as [Value; 0]);
-    let roles = of_kind(&objects, "Role");
+    assert!(of_kind(&objects, "Secret").iter().all(|secret| secret.get("stringData").is_none()));
+    let roles = [of_kind(&objects, "Role"), of_kind(&objects, "ClusterRole")].concat();
     let permissions = roles.iter().flat_map(|role| role["rules"].as_array().unwrap());
-    let secrets: Vec<_> = permissions.filter(|rule| rule["resources"] == json!(["secrets"])).collect();
-    assert_eq!(secrets.len(), 1);
-    assert_eq!(secrets[0]["resourceNames"], json!(["mine", "mine-too"]));
+    let secrets = permissions.filter(|rule| rule["resources"] == json!(["secrets"]));
+    let secrets: Vec<_> = secrets.map(|rule| rule["resourceNames"].clone()).collect();
+    // Besides, there are those that the broker fills itself.
+    let broker = "buildkite-operator-broker";
+    let sessions = [0, 1, 2, 3].map(|shard| format!("{broker}-sessions-{shard}"));
+    assert_eq!(secrets, [json!([broker]), json!(sessions), json!(["mine", "mine-too"])]);
 }
 
 #[test]
@@ -95,7 +98,9 @@ fn jobs_in_another_namespace() {
     let there: Vec<_> =
         objects.iter().filter(|object| object["metadata"]["namespace"] == "jobs").cloned().collect();
     assert_yaml_snapshot!("objects-in-the-job-namespace", names(&there));
-    assert_eq!(only(&there, "RoleBinding")["subjects"][0]["namespace"], "ci");
+    for binding in of_kind(&there, "RoleBinding") {
+        assert_eq!(binding["subjects"][0]["namespace"], "ci");
+    }
 }
 
 #[test]
@@ -152,8 +157,9 @@ fn names_follow_the_release() {
 #[test]
 fn an_account_of_your_own() {
     let objects = render("{serviceAccount: {create: false, name: mine}, rbac: {create: false}}");
-    let left = ["ServiceAccount", "Role", "RoleBinding"].map(|kind| of_kind(&objects, kind).len());
-    assert_eq!(left, [0, 0, 0]);
+    let left = ["ServiceAccount", "Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"]
+        .map(|kind| of_kind(&objects, kind).len());
+    assert_eq!(left, [0; 5]);
     assert_eq!(pod(&objects)["serviceAccountName"], "mine");
 }
 
@@ -180,7 +186,8 @@ fn monitors_only_when_asked_for() {
     let objects = render(
         "{serviceMonitor: {enabled: true, labels: {release: prometheus}}, podMonitor: {enabled: true}}",
     );
-    let specs = ["Service", "ServiceMonitor", "PodMonitor"].map(|kind| only(&objects, kind)["spec"].clone());
+    let specs = ["Service", "ServiceMonitor", "PodMonitor"]
+        .map(|kind| named(&objects, kind, "buildkite-operator")["spec"].clone());
     assert_yaml_snapshot!("monitors", specs);
     assert_eq!(only(&objects, "ServiceMonitor")["metadata"]["labels"]["release"], "prometheus");
 }
@@ -261,7 +268,7 @@ fn certificates_of_cert_manager() {
             "mounts": pod["containers"][0]["volumeMounts"],
             "volumes": pod["volumes"],
             "annotations": configurations.map(|kind| only(&objects, kind)["metadata"]["annotations"].clone()),
-            "clusterRole": only(&objects, "ClusterRole")["rules"],
+            "clusterRole": named(&objects, "ClusterRole", "ci-buildkite-operator")["rules"],
         })
     );
     assert!(of_kind(&objects, "Issuer").is_empty(), "there is one");

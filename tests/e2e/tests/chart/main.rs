@@ -1,6 +1,7 @@
 //! The chart as helm renders it: what each value does, what is refused, and the manifests that are made of it.
 
 mod behaviour;
+mod broker;
 mod documents;
 mod manifests;
 mod refusals;
@@ -22,6 +23,12 @@ fn of_kind(objects: &[Value], kind: &str) -> Vec<Value> {
 fn only(objects: &[Value], kind: &str) -> Value {
     let [object] = of_kind(objects, kind).try_into().unwrap_or_else(|all| panic!("one {kind}: {all:#?}"));
     object
+}
+
+/// The object of a kind by this name.
+fn named(objects: &[Value], kind: &str, name: &str) -> Value {
+    let found = of_kind(objects, kind).into_iter().find(|object| object["metadata"]["name"] == name);
+    found.unwrap_or_else(|| panic!("no {kind} {name}"))
 }
 
 #[test]

@@ -40,6 +40,7 @@ fn check(name: &str, made: &str) {
 #[case("config.yaml")]
 #[case("deployment.yaml")]
 #[case("rbac.yaml")]
+#[case("broker.yaml")]
 #[case("disruption.yaml")]
 fn manifests_are_made_of_the_chart(#[case] name: &str) {
     let config = r#"{"job_spawner_config": {"queue": "bk-operator", "maxInFlight": 25}}"#;

@@ -18,6 +18,8 @@ use crate::helm;
 #[case::of_kubernetes("tolerations: [{keyy: gpu}]", "/tolerations/0")]
 #[case::of_an_enum("image: {pullPolicy: Sometimes}", "/image/pullPolicy")]
 #[case::a_number("replicas: two", "/replicas")]
+#[case::a_port("broker: {port: 70000}", "/broker/port")]
+#[case::of_the_broker("broker: {watchNode: true}", "/broker")]
 #[case::a_digest("image: {digest: latest}", "/image/digest")]
 #[case::a_syncer_without_layout("repoSyncer: {enabled: true}", "config.repo_syncer_config.layout must say")]
 #[case::a_syncer_without_claim(
