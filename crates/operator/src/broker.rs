@@ -129,7 +129,8 @@ impl Broker {
         }
         Ok(Some(BrokerAccess {
             url: open.url.to_string().trim_end_matches('/').to_owned(),
-            trust: has_tls.then(|| open.name.clone()),
+            name: open.name.clone(),
+            has_authority: has_tls,
             key: Some(identity.seal),
         }))
     }

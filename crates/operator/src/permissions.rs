@@ -1,6 +1,8 @@
 //! What the operator and the syncer of mirrors may do in the cluster: the one place that says so. The chart, and with it the plain manifests, are
 //! written from here.
 
+use bk_plan::broker::session::{SHARDS, secret_name};
+
 /// A rule of a Role, and what it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permission {
@@ -156,9 +158,6 @@ pub fn webhook_configurations(webhook: &str) -> Vec<Permission> {
     }]
 }
 
-/// In how many Secrets the sessions of the broker's agents are.
-const SHARDS: usize = 4;
-
 /// What the operator may do in its own namespace besides, if agents register at its broker. The Secret of the broker is called `name`, and
 /// those of its sessions after it.
 pub fn broker_in_own_namespace(name: &str) -> Vec<Permission> {
@@ -174,7 +173,7 @@ pub fn broker_in_own_namespace(name: &str) -> Vec<Permission> {
             why: "Its sessions, which they share, too.",
             group: "",
             resources: &["secrets"],
-            names: (0..SHARDS).map(|shard| format!("{name}-sessions-{shard}")).collect(),
+            names: (0..SHARDS).map(|shard| secret_name(name, shard)).collect(),
             verbs: &["list", "watch", "patch"],
         },
     ]

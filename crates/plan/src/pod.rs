@@ -142,8 +142,10 @@ pub struct PodSettings {
 pub struct BrokerAccess {
     /// Where.
     pub url: String,
-    /// The ConfigMap in the job namespace with the authority that has signed its certificate; nothing if it has none.
-    pub trust: Option<String>,
+    /// What its Secrets, and the ConfigMap in the job namespace with its authority, are called.
+    pub name: String,
+    /// Whether pods have to trust that authority.
+    pub has_authority: bool,
     /// What one-time tokens are sealed with; nothing where pods are only looked at.
     pub key: Option<Key>,
 }

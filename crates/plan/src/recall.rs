@@ -6,7 +6,7 @@
 use bk_api::BuildJob;
 use jiff::{SignedDuration, Timestamp};
 
-use crate::{decide::Observed, facts::PodFacts, timeline::Witnessed};
+use crate::{decide::Observed, facts::PodFacts, remote::Remote, timeline::Witnessed};
 
 /// How old a BuildJob is, at least, whose process before this one had time to tell what it waits for.
 const TOLD_WITHIN: SignedDuration = SignedDuration::from_secs(15);
@@ -27,10 +27,23 @@ pub struct Recall {
     awaited: Option<Box<(u32, PodFacts)>>,
     /// What Buildkite was last told that the job waits for.
     explained: Option<Explained>,
+    /// Whether we have tried to end the job for its agent.
+    spoken: Option<Spoken>,
     /// Whether this process has looked at the BuildJob before.
     met: bool,
     /// What this process has seen of the job's way.
     witnessed: Witnessed,
+}
+
+/// An attempt to end the job for its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Spoken {
+    /// The agent's attempt at the job.
+    attempt: u32,
+    /// When Buildkite had answered, or could have.
+    at: Timestamp,
+    /// Whether Buildkite would not have it.
+    in_vain: bool,
 }
 
 /// What Buildkite was told that a job waits for.
@@ -154,6 +167,22 @@ impl Recall {
         self.explained.as_ref()
     }
 
+    /// Notes that we have tried to end the job for the agent of an attempt, until now, whatever came of it, and whether Buildkite has refused.
+    pub fn spoke(&mut self, attempt: u32, at: Timestamp, in_vain: bool) {
+        self.spoken = Some(Spoken { attempt, at, in_vain });
+    }
+
+    /// Whether there is any point in speaking for the agent of an attempt: one for which Buildkite would not have the job ended does not have it.
+    pub fn can_speak(&self, attempt: u32) -> bool {
+        self.spoken.is_none_or(|spoken| spoken.attempt != attempt || !spoken.in_vain)
+    }
+
+    /// Buildkite's word, if it still counts: one from before we have tried to end the job for its agent does not. On such a word we would end
+    /// it once more, be refused, and take that for the agent's doing.
+    pub fn still_counts(&self, remote: &Remote) -> bool {
+        self.spoken.is_none_or(|spoken| remote.asked_at >= spoken.at)
+    }
+
     /// Lets a creation that failed be tried again at once: there may be room now.
     pub fn retry(&mut self, now: Timestamp) {
         if let Some((_, Creation::Failed { retry_at })) = &mut self.creation {
@@ -170,6 +199,7 @@ impl Recall {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::remote::RemoteState;
 
     #[test]
     fn what_was_overwritten_is_outdated_until_something_newer_was_seen() {
@@ -197,6 +227,22 @@ mod tests {
         assert_eq!(recall.awaited(1, created), Some(&pod));
         recall.saw(1);
         assert_eq!(recall.awaited(1, created), None);
+    }
+
+    #[test]
+    fn what_buildkite_said_before_the_job_was_ended_does_not_count() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let counts = |recall: &Recall, second| {
+            recall.still_counts(&Remote { state: RemoteState::Acquired, asked_at: at(second) })
+        };
+        let mut recall = Recall::default();
+        assert!(counts(&recall, 1) && recall.can_speak(0));
+        recall.spoke(0, at(2), false);
+        assert!(!counts(&recall, 1) && counts(&recall, 2));
+        assert!(recall.can_speak(0), "the answer was lost, perhaps");
+        recall.spoke(0, at(3), true);
+        assert!(!counts(&recall, 2) && !recall.can_speak(0));
+        assert!(recall.can_speak(1), "another agent may have the job");
     }
 
     #[test]

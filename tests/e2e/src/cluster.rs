@@ -14,6 +14,7 @@ use k8s_openapi::{
     api::{
         authentication::v1::{TokenRequest, TokenRequestSpec},
         core::v1::{ConfigMap, Namespace, Pod, Secret, ServiceAccount},
+        rbac::v1::ClusterRoleBinding,
     },
     apimachinery::pkg::apis::meta::v1::ObjectMeta,
 };
@@ -28,6 +29,12 @@ use uuid::Uuid;
 use crate::{environment::Environment, eventually, eventually_for};
 
 const SERVICE_ACCOUNT: &str = "buildkite-operator";
+
+/// What a real installation has for the broker.
+const BROKER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/broker.yaml");
+
+/// What it lets the operator see of the cluster.
+const BROKER_ROLE: &str = "buildkite-buildkite-operator-broker";
 
 /// The permissions that a real installation gives the operator.
 const RBAC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../deploy/rbac.yaml");
@@ -61,8 +68,29 @@ impl Cluster {
         namespaces.create(&PostParams::default(), &named::<Namespace>(&cluster.namespace)).await?;
         if !environment.installed {
             cluster.kubectl(&["apply", "-f", RBAC], None)?;
+            cluster.provide_broker().await?;
         }
         Ok(cluster)
+    }
+
+    /// What the chart brings for the broker.
+    async fn provide_broker(&self) -> Result<()> {
+        self.kubectl(&["apply", "-f", BROKER], None)?;
+        // The manifest's own is for the namespace that its documents use.
+        self.bind_role("broker", BROKER_ROLE).await
+    }
+
+    /// Gives the operator what a role allows in the whole cluster.
+    pub async fn bind_role(&self, what: &str, role: &str) -> Result<()> {
+        let (group, home) = ("rbac.authorization.k8s.io", &self.home);
+        let binding = serde_json::from_value(serde_json::json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+            "metadata": { "name": format!("{home}-{what}"), "labels": { "e2e": home } },
+            "roleRef": { "apiGroup": group, "kind": "ClusterRole", "name": role },
+            "subjects": [{ "kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": home }],
+        }))?;
+        Api::<ClusterRoleBinding>::all(self.client.clone()).create(&PostParams::default(), &binding).await?;
+        Ok(())
     }
 
     fn install_crds(&self) -> Result<()> {
@@ -225,6 +253,9 @@ impl Cluster {
 
     /// Deletes the namespace, and the operator's; what is in them goes with them, later.
     pub async fn remove(&self) -> Result<()> {
+        let bindings = Api::<ClusterRoleBinding>::all(self.client.clone());
+        let ours = ListParams::default().labels(&format!("e2e={}", self.home));
+        bindings.delete_collection(&DeleteParams::default(), &ours).await?;
         let namespaces = Api::<Namespace>::all(self.client.clone());
         // A test need not have started an operator.
         if self.home != self.namespace && namespaces.get_opt(&self.home).await?.is_some() {

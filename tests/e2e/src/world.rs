@@ -65,6 +65,8 @@ pub struct World {
     /// The test's repository: `hello.txt` and `hello.sh`.
     pub repository: Repository,
     directory: TempDir,
+    /// Where agents in pods register, by way of the operator.
+    broker: SocketAddr,
     /// Whether the test takes permissions away.
     weakened: AtomicBool,
 }
@@ -127,12 +129,15 @@ impl World {
         ];
         let repository = Repository::serve(environment.host, &files)?;
         cluster.create_secret("buildkite-agent-token", TOKEN_KEY, &buildkite.agent_token).await?;
+        // An operator that is started again is reached where it was before.
+        let broker = std::net::TcpListener::bind((environment.host, 0))?.local_addr()?;
         Ok(Self {
             environment,
             cluster,
             buildkite,
             repository,
             directory: TempDir::new()?,
+            broker,
             weakened: AtomicBool::new(false),
         })
     }
@@ -168,7 +173,8 @@ impl World {
     /// Starts the operator on the default queue with an agent token of its own, whatever the Secret holds.
     pub async fn operator_with_token(&self) -> Result<Operator> {
         let token = format!("--agent-token={}", self.buildkite.agent_token);
-        self.operator_given(None, [format!("--queue={QUEUE}"), token]).await
+        self.operator_given(None, [format!("--queue={QUEUE}"), token].into_iter().chain(self.broker_flags()))
+            .await
     }
 
     /// Starts the operator on the default queue, with this way to the API server, which can be closed.
@@ -220,17 +226,20 @@ impl World {
 
     /// Starts the operator on the queues that its configuration names. It answers questions about itself at `listen`.
     pub async fn operator_as_configured(&self, listen: SocketAddr) -> Result<Operator> {
-        self.operator_given(None, [format!("--listen={listen}")]).await
+        let flags = [format!("--listen={listen}")].into_iter().chain(self.broker_flags());
+        self.operator_given(None, flags).await
     }
 
     /// Starts the operator on the default queue. It answers questions about itself at `listen`, and sends traces of jobs to `traces`.
     pub async fn operator_seen(&self, listen: SocketAddr, traces: &str) -> Result<Operator> {
         let seen = [format!("--listen={listen}"), format!("--otlp-endpoint={traces}")];
-        self.operator_given(None, [format!("--queue={QUEUE}")].into_iter().chain(seen)).await
+        let flags = [format!("--queue={QUEUE}")].into_iter().chain(seen).chain(self.broker_flags());
+        self.operator_given(None, flags).await
     }
 
     async fn operator_with(&self, queue: &str, way: Option<&str>) -> Result<Operator> {
-        self.operator_given(way, [format!("--queue={queue}")]).await
+        let flags = [format!("--queue={queue}")].into_iter().chain(self.broker_flags());
+        self.operator_given(way, flags).await
     }
 
     /// Starts the operator with these arguments besides those that every test needs.
@@ -243,6 +252,17 @@ impl World {
         let mut args = self.arguments(&self.kubeconfig(way).await?);
         args.extend(more);
         Operator::start(&self.environment, &args, &self.log_file())
+    }
+
+    /// What makes agents register by way of the operator. Of several at once, only one can be reached there.
+    pub fn broker_flags(&self) -> [String; 2] {
+        let listen = self.broker;
+        [format!("--broker-listen={listen}"), format!("--broker-url={}", self.broker_url())]
+    }
+
+    /// How pods reach the operator.
+    pub fn broker_url(&self) -> String {
+        format!("https://{}/v3", self.broker)
     }
 
     /// Leaves the test out if the operator is no process of this machine.

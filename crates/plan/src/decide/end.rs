@@ -143,12 +143,15 @@ pub(super) fn settle(case: &Case<'_>, verdict: Verdict) -> Decision {
         Some(RemoteState::Acquired) => overtaken(case),
         Some(RemoteState::Canceled) => case.conclude(verdicts::canceled(case.status.phase)),
         Some(RemoteState::TimedOut) => case.conclude(verdicts::timed_out()),
-        Some(RemoteState::Finished) => match case.seen.pod.as_ref().filter(|facts| facts.managed_ended()) {
+        Some(RemoteState::Finished) => match &case.seen.pod {
             // An agent was quicker than the verdict, and is done: it would not end well if it had been refused.
-            Some(facts) if facts.agent.exit_status() == Some(0) => {
+            Some(facts) if facts.managed_ended() && facts.agent.exit_status() == Some(0) => {
                 case.conclude(verdicts::by_exit_status(facts))
             }
-            Some(facts) if !facts.is_over() && heard_lately(case) => Decision::wait(false, LAG),
+            // It may have been, and the kubelet has not said so yet.
+            Some(facts) if facts.all_started() && !facts.is_over() && heard_lately(case) => {
+                Decision::wait(false, LAG)
+            }
             _ => case.conclude((Phase::Failed, verdict)),
         },
         _ => case.conclude((Phase::Failed, verdict)),
@@ -158,7 +161,10 @@ pub(super) fn settle(case: &Case<'_>, verdict: Verdict) -> Decision {
 /// Whether the agent that has the job will not end it, or not before long.
 fn is_lost_cause(case: &Case<'_>) -> bool {
     case.seen.pod.as_ref().is_none_or(|facts| {
-        facts.is_over() || ladder::is_overdue(case, facts) || node::is_lost(case) || warning::is_fatal(facts)
+        true || facts.is_over()
+            || ladder::is_overdue(case, facts)
+            || node::is_lost(case)
+            || warning::is_fatal(facts)
     })
 }
 

@@ -48,7 +48,7 @@ pub(super) fn variables(
         return vec![endpoint(&settings.endpoint), agent_token(settings)];
     };
     let mut vars = vec![endpoint(&broker.url), env(TOKEN_KEY, ticket(job, buildkite, attempt, broker))];
-    if broker.trust.is_some() {
+    if broker.has_authority {
         vars.push(env("SSL_CERT_DIR", TRUSTED));
     }
     if needs_proof(settings) {
@@ -83,7 +83,8 @@ pub(super) fn agent_token(settings: &PodSettings) -> EnvVar {
 
 /// The volumes that the agent needs to register, each with its mount.
 pub(super) fn volumes(settings: &PodSettings) -> Vec<(Volume, VolumeMount)> {
-    let trust = settings.broker.as_ref().and_then(|broker| broker.trust.clone()).map(|name| {
+    let trust = settings.broker.as_ref().filter(|broker| broker.has_authority).map(|broker| {
+        let name = broker.name.clone();
         let config_map = Some(ConfigMapVolumeSource { name, ..ConfigMapVolumeSource::default() });
         let volume = Volume { name: TRUST_VOLUME.to_owned(), config_map, ..Volume::default() };
         (volume, mount(TRUST_VOLUME, TRUST_DIRECTORY, Some(true)))

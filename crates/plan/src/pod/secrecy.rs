@@ -8,6 +8,7 @@ use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Map, Value};
 
 use super::{AGENT_CONTAINER, PodSettings, RenderError, registration};
+use crate::broker::session::{SHARDS, secret_name};
 
 /// What a step's patch may change of the `agent` container.
 const PATCHABLE: [&str; 4] = ["name", "resources", "env", "$patch"];
@@ -39,8 +40,9 @@ pub(super) fn check(spec: &PodSpec, job: &BuildJob, settings: &PodSettings) -> R
     }
     // A pod is JSON to begin with.
     let json = serde_json::to_value(&others).unwrap_or_default();
-    let guarded = [&settings.config.agent_token_secret, &settings.api_token_secret];
-    if let Some((path, secret)) = find(&json, "pod.spec", "", &guarded) {
+    let tokens = [&settings.config.agent_token_secret, &settings.api_token_secret];
+    let is_guarded = |name: &str| tokens.iter().any(|token| *token == name) || is_brokers(name, settings);
+    if let Some((path, secret)) = find(&json, "pod.spec", "", &is_guarded) {
         let problem = format!(
             "the Secret `{secret}` holds a token of the operator's, which is not for jobs; name another"
         );
@@ -62,22 +64,33 @@ pub(super) fn check(spec: &PodSpec, job: &BuildJob, settings: &PodSettings) -> R
     }
 }
 
+/// Whether a Secret is one of the broker's, in which its keys and the sessions of agents are. They are in the job namespace if the operator is.
+fn is_brokers(name: &str, settings: &PodSettings) -> bool {
+    let broker = settings.broker.as_ref().map(|broker| broker.name.as_str());
+    broker.is_some_and(|broker| name == broker || (0..SHARDS).any(|shard| name == secret_name(broker, shard)))
+}
+
 /// The first reference to one of these Secrets below `value`, which stands at `path` under `key`: its path and the Secret.
-fn find<'a>(value: &'a Value, path: &str, key: &str, secrets: &[&String]) -> Option<(String, &'a str)> {
+fn find<'a>(
+    value: &'a Value,
+    path: &str,
+    key: &str,
+    is_guarded: &impl Fn(&str) -> bool,
+) -> Option<(String, &'a str)> {
     match value {
         Value::Object(object) => object.iter().find_map(|(below, value)| {
             let path = format!("{path}.{below}");
             let names_secret =
                 below == "secretName" || (below == "name" && key.to_ascii_lowercase().contains("secret"));
             match value {
-                Value::String(name) if names_secret && secrets.contains(&name) => Some((path, name.as_str())),
-                value => find(value, &path, below, secrets),
+                Value::String(name) if names_secret && is_guarded(name) => Some((path, name.as_str())),
+                value => find(value, &path, below, is_guarded),
             }
         }),
         Value::Array(list) => list.iter().enumerate().find_map(|(index, value)| {
             let name = value.get("name").and_then(Value::as_str);
             let place = name.map_or_else(|| index.to_string(), str::to_owned);
-            find(value, &format!("{path}[{place}]"), key, secrets)
+            find(value, &format!("{path}[{place}]"), key, is_guarded)
         }),
         _ => None,
     }
