@@ -98,7 +98,8 @@ impl World {
     /// Tells the operator's caches about pods and Jobs, a little later, and at times twice.
     pub(crate) fn publish_pods(&mut self) {
         let pods = self.pods.iter().map(|(name, stored)| (name.clone(), stored.facts.clone())).collect();
-        let delay = self.operator.see_pods(self.now, pods, self.batch.clone(), &mut self.random);
+        let view = (pods, self.batch.clone(), self.nodes.clone());
+        let delay = self.operator.see_pods(self.now, view, &mut self.random);
         self.after(delay, Event::Wake(None));
         if self.random.chance(5) {
             let again = delay + self.random.between(0, 2_000);

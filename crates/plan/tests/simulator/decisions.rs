@@ -16,7 +16,17 @@ pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<St
             {
                 return Some(format!("a job that is {remote:?} is finished by us"));
             }
-            Action::FinishRemote(_) | Action::Notify(_) | Action::Explain(_) | Action::Remark(_)
+            Action::EndForAgent(_) if remote != Some(RemoteState::Acquired) || !seen.has_session => {
+                return Some(format!("a job that is {remote:?} is ended for its agent"));
+            }
+            Action::EvictPod { .. } if seen.node.as_ref().is_none_or(|node| node.leaving.is_none()) => {
+                return Some("a pod is evicted from a node that stays".to_owned());
+            }
+            Action::FinishRemote(_)
+            | Action::EndForAgent(_)
+            | Action::Notify(_)
+            | Action::Explain(_)
+            | Action::Remark(_)
                 if seen.job.spec.buildkite.is_none() =>
             {
                 return Some("Buildkite is told about a standalone job".to_owned());

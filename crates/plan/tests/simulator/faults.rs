@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition};
 
 use super::{
     kubelet::Step,
+    node::{NOTICED, TOLERATION},
     random::Random,
     world::{Event, PodId, World, whole_seconds},
 };
@@ -23,6 +24,8 @@ pub(crate) enum Fault {
     NodeDark,
     /// The node cannot be reached for a while; its containers go on, and it comes back.
     NodeAway,
+    /// The node says that it is about to go, and goes.
+    NodeLeaves,
     /// The cluster has forgotten a pod that lives on.
     Forgotten,
     /// Somebody deletes the BuildJob.
@@ -33,7 +36,7 @@ pub(crate) enum Fault {
 
 impl Fault {
     pub(crate) fn any(random: &mut Random) -> Self {
-        match random.between(0, 20) {
+        match random.between(0, 22) {
             0..4 => Self::Deleted,
             4..6 => Self::Disrupted("PreemptionByScheduler"),
             6 => Self::Disrupted("EvictionByEvictionAPI"),
@@ -43,6 +46,7 @@ impl Fault {
             14..17 => Self::NodeAway,
             17 => Self::Forgotten,
             18 => Self::JobDeleted,
+            19..21 => Self::NodeLeaves,
             _ => Self::ClockStep,
         }
     }
@@ -69,16 +73,15 @@ impl World {
             Fault::Deleted => self.delete_pod(pod),
             Fault::Disrupted(reason) => self.disrupt(pod, reason),
             Fault::Evicted => self.evict(pod),
-            Fault::NodeGone => {
-                self.kill(pod);
-                self.remove(pod);
-            }
+            Fault::NodeGone => self.live(pod, Step::NodeGone),
             Fault::NodeDark => {
                 self.kill(pod);
-                self.mark_unreachable(pod);
+                self.fall_silent(pod);
+                self.after(TOLERATION, Event::Pod(pod, Step::Unreachable));
                 self.after(600_000, Event::Pod(pod, Step::Removed));
             }
             Fault::NodeAway => self.cut_off(pod),
+            Fault::NodeLeaves => self.node_leaves(pod),
             Fault::Forgotten => self.remove(pod),
             Fault::JobDeleted | Fault::ClockStep => unreachable!("handled above"),
         }
@@ -112,7 +115,7 @@ impl World {
         }
     }
 
-    fn disrupt(&mut self, pod: PodId, reason: &'static str) {
+    pub(super) fn disrupt(&mut self, pod: PodId, reason: &'static str) {
         self.change_stored(pod, |pod| add_disruption(pod, reason));
         self.delete_pod(pod);
     }
@@ -131,8 +134,11 @@ impl World {
         let away = self.random.between(1_000, 200_000);
         self.lives[pod].cut_until = self.now + away;
         self.after(away, Event::Pod(pod, Step::Reconnected));
-        if away > 30_000 {
-            self.after(30_000, Event::Pod(pod, Step::Unreachable));
+        if away > NOTICED + TOLERATION {
+            self.after(NOTICED + TOLERATION, Event::Pod(pod, Step::Unreachable));
+        }
+        if away > NOTICED {
+            self.after(NOTICED, Event::Pod(pod, Step::Silent));
         }
     }
 
@@ -146,6 +152,7 @@ impl World {
     /// The node is back, says what has happened, and hears what it has to do.
     pub(crate) fn reconnect(&mut self, pod: PodId) {
         self.note(|_| format!("pod-{pod}: its node is back"));
+        self.nodes.remove(&format!("pod-{pod}"));
         let unsaid = std::mem::take(&mut self.lives[pod].unsaid);
         self.change_stored(pod, |pod| unsaid.into_iter().for_each(|change| change(pod)));
         let marked = self.stored(pod).is_none_or(|stored| stored.pod.metadata.deletion_timestamp.is_some());
@@ -182,7 +189,7 @@ impl World {
     }
 
     /// The pod's processes are gone, and nobody has said so yet.
-    fn kill(&mut self, pod: PodId) {
+    pub(super) fn kill(&mut self, pod: PodId) {
         self.lives[pod].dead = true;
         self.lose_agent(pod);
     }

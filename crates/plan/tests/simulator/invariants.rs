@@ -41,6 +41,26 @@ pub(crate) fn before_delete(world: &mut World, pod: PodId) {
     }
 }
 
+/// How long the caches may show a node as silent that is back, and how long a decision takes to be carried out.
+const LAG: Instant = 25_000;
+
+/// A job that an agent has is about to be ended for that agent.
+pub(crate) fn before_end_for_agent(world: &mut World, pod: PodId, verdict: &Verdict) {
+    let recorded = world.job.as_ref().and_then(|job| job.status_or_default().verdict);
+    if recorded.as_ref() != Some(verdict) {
+        world.violate("Buildkite hears a verdict that is not on record");
+    }
+    let stored = world.pods.values().find(|stored| stored.id == pod);
+    let is_there = stored.is_some_and(|stored| stored.pod.metadata.deletion_timestamp.is_none());
+    let life = &world.lives[pod];
+    let lives = !life.dead && !life.agent_dead;
+    let is_heard_of = life.cut_until + LAG < world.now;
+    let has_memory = life.ended.is_none_or(|(_, exit)| exit != 137);
+    if is_there && lives && is_heard_of && has_memory {
+        world.violate(format!("the job of an agent in good health is ended: {}", verdict.message));
+    }
+}
+
 /// Buildkite is told that the agent was lost.
 pub(crate) fn of_notice(world: &mut World, verdict: &Verdict) {
     let is_loss = matches!(verdict.code.about().chapter, Chapter::Loss | Chapter::Agent);
@@ -91,6 +111,9 @@ pub(crate) fn of_status(world: &mut World, old: &BuildJobStatus, new: &BuildJobS
     // Buildkite refuses to end a job that an agent has. Nobody is there to refuse for a standalone job whose pod has
     // started, unseen, after it was time to give it up.
     let unguarded = world.buildkite.is_none() && world.operator.has_gaps();
+    if let Some(exit) = world.sessions.ended_with {
+        of_end_for_agent(world, new, exit);
+    }
     if !world.disturbed && !unguarded {
         agreement(world, new);
         if world.init_failed && new.phase == Phase::Failed && old.verdict.is_none() {
@@ -151,6 +174,21 @@ fn agreement(world: &mut World, status: &BuildJobStatus) {
     if found != expected {
         let code = status.verdict.as_ref().map(|verdict| verdict.code);
         world.violate(format!("{found:?} ({code:?}) where Buildkite says {expected:?}"));
+    }
+}
+
+/// What the operator has told Buildkite for an agent is on our record as well. If the job was about to be stopped, Buildkite has it as
+/// cancelled or timed out, and does not say so before the end.
+fn of_end_for_agent(world: &mut World, status: &BuildJobStatus, exit: i32) {
+    let found = (status.phase, status.exit_status);
+    let expected = match world.buildkite.as_ref().map(|buildkite| &buildkite.state) {
+        Some(State::Ended(Outcome::Canceled)) if status.phase == Phase::Canceled => (Phase::Canceled, None),
+        Some(State::Ended(Outcome::TimedOut)) if status.phase == Phase::TimedOut => (Phase::TimedOut, None),
+        _ => (Phase::Failed, Some(exit)),
+    };
+    if found != expected {
+        let code = status.verdict.as_ref().map(|verdict| verdict.code);
+        world.violate(format!("{found:?} ({code:?}) where Buildkite was told {expected:?}"));
     }
 }
 

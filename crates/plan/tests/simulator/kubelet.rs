@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use bk_plan::pod::{AGENT_CONTAINER, managed_containers};
+use bk_plan::{
+    origin::Origin,
+    pod::{AGENT_CONTAINER, managed_containers},
+};
 use k8s_openapi::api::core::v1::{
     ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
     Pod, PodCondition, PodStatus,
@@ -19,6 +22,8 @@ use super::{
 pub(crate) struct Life {
     pub(crate) name: Arc<str>,
     pub(crate) created: Instant,
+    /// Which attempt at the job it is.
+    pub(crate) attempt: u32,
     /// When a node took it.
     pub(crate) placed: Option<Instant>,
     /// Managed containers by turn, then the agent.
@@ -26,10 +31,10 @@ pub(crate) struct Life {
     running: usize,
     /// The processes are gone.
     pub(super) dead: bool,
-    agent_dead: bool,
+    pub(super) agent_dead: bool,
     acquired: bool,
     /// When the command ended, and how.
-    ended: Option<(Instant, i32)>,
+    pub(super) ended: Option<(Instant, i32)>,
     /// Until when its node cannot be reached, and what that has to say then.
     pub(super) cut_until: Instant,
     pub(super) unsaid: Vec<Change>,
@@ -66,7 +71,11 @@ pub(crate) enum Step {
     Terminated,
     Removed,
     HeartbeatMissed,
+    /// The node is gone, and the cluster has forgotten its pods.
+    NodeGone,
     /// The cluster notices that the node does not answer.
+    Silent,
+    /// It has waited for long enough.
     Unreachable,
     Reconnected,
 }
@@ -81,7 +90,14 @@ impl World {
         let spec = pod.spec.as_ref().expect("pods are rendered with a spec");
         let managed = managed_containers(spec).map(|container| container.name.as_str().into());
         let containers = managed.chain([AGENT_CONTAINER.into()]).collect();
-        self.lives.push(Life { name: name.clone(), created: self.now, containers, ..Life::default() });
+        let attempt = pod.attempt().expect("pods are rendered with their attempt");
+        self.lives.push(Life {
+            name: name.clone(),
+            created: self.now,
+            attempt,
+            containers,
+            ..Life::default()
+        });
         if self.random.chance(5) {
             let condition = PodCondition {
                 type_: "PodScheduled".to_owned(),
@@ -103,6 +119,11 @@ impl World {
         match step {
             Step::Removed => return self.remove(uid),
             Step::HeartbeatMissed => return self.report(uid, -1),
+            Step::NodeGone => {
+                self.kill(uid);
+                return self.remove(uid);
+            }
+            Step::Silent => return self.fall_silent(uid),
             Step::Unreachable => return self.give_up_node(uid),
             Step::Reconnected => return self.reconnect(uid),
             // It will hear of it when its node is back.
@@ -133,9 +154,12 @@ impl World {
             // The bootstrap kills the command, whose shell says so.
             Step::StopNoticed => self.end_command(uid, 143),
             Step::Terminated => self.terminate(uid),
-            Step::Removed | Step::HeartbeatMissed | Step::Unreachable | Step::Reconnected => {
-                unreachable!("handled above")
-            }
+            Step::Removed
+            | Step::HeartbeatMissed
+            | Step::NodeGone
+            | Step::Silent
+            | Step::Unreachable
+            | Step::Reconnected => unreachable!("handled above"),
         }
     }
 
@@ -206,6 +230,9 @@ impl World {
     fn acquire(&mut self, uid: PodId) {
         if let Some(left) = self.outage_left() {
             return self.after(left + 500, Event::Pod(uid, Step::Acquires));
+        }
+        if !self.registers(uid) {
+            return;
         }
         let buildkite = self.buildkite.as_mut().expect("standalone pods acquire nothing");
         if buildkite.acquire(uid).is_err() {

@@ -8,9 +8,11 @@
 //! - [`api`]: the API server: what it stores, shows and refuses
 //! - [`kubelet`]: what pods do
 //! - [`init`]: what their init containers do
+//! - [`node`]: whether their node is heard of, and stays
 //! - [`batch`]: what the Job controller does
 //! - [`faults`]: what people, nodes and clusters do to pods
 //! - [`buildkite`]: who has the job
+//! - [`session`]: for which agents the operator can speak
 //! - [`operator`]: the loop around `decide`
 //! - [`decisions`]: what must hold for every decision
 //! - [`invariants`]: what must hold in every history
@@ -27,8 +29,10 @@ mod fixtures;
 mod init;
 mod invariants;
 mod kubelet;
+mod node;
 mod operator;
 mod random;
+mod session;
 mod spawner;
 mod world;
 
@@ -67,6 +71,9 @@ fn variable(name: &str) -> Option<u64> {
 struct Sum {
     pods: usize,
     crashes: u32,
+    ends: u32,
+    refusals: u32,
+    evictions: u32,
     most_writes: u32,
     most_rounds: u32,
 }
@@ -75,6 +82,9 @@ impl Sum {
     fn add(&mut self, world: &World) {
         self.pods += world.lives.len();
         self.crashes += world.crashes;
+        self.ends += world.sessions.ends;
+        self.refusals += world.sessions.refusals;
+        self.evictions += world.evictions;
         self.most_writes = self.most_writes.max(world.writes);
         self.most_rounds = self.most_rounds.max(world.rounds);
     }
@@ -110,14 +120,19 @@ fn every_history_comes_to_a_good_end() {
     });
     let pods: usize = sums.iter().map(|sum| sum.pods).sum();
     let crashes: u32 = sums.iter().map(|sum| sum.crashes).sum();
+    let ends: u32 = sums.iter().map(|sum| sum.ends).sum();
+    let refusals: u32 = sums.iter().map(|sum| sum.refusals).sum();
+    let evictions: u32 = sums.iter().map(|sum| sum.evictions).sum();
     let writes = sums.iter().map(|sum| sum.most_writes).max().unwrap_or_default();
     let rounds = sums.iter().map(|sum| sum.most_rounds).max().unwrap_or_default();
     println!(
-        "{histories} histories in {:.0?}: {pods} pods, {crashes} crashes, at most {writes} writes and {rounds} rounds for one job",
+        "{histories} histories in {:.0?}: {pods} pods, {crashes} crashes, {ends} jobs ended for their agents and {refusals} too \
+         late, {evictions} evictions, at most {writes} writes and {rounds} rounds for one job",
         begin.elapsed()
     );
-    // A world without pods or crashes would show nothing.
+    // A world without pods or crashes would show nothing, and neither would one in which no agent is lost.
     assert!(pods as u64 > histories / 2 && u64::from(crashes) > histories / 10);
+    assert!(u64::from(ends) > histories / 100 && u64::from(evictions) > histories / 1_000);
 }
 
 #[test]

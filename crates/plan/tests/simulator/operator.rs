@@ -10,7 +10,7 @@ use std::{
 
 use bk_api::{BuildJob, WorkloadKind, names};
 use bk_plan::{
-    decide::{Action, Decision, Observed, decide, not_created},
+    decide::{Action, Decision, Observed, decide, not_created, outrun},
     facts::PodFacts,
     recall::{Creation, Recall},
     remote::{Remote, RemoteState},
@@ -23,6 +23,7 @@ use k8s_openapi::api::core::v1::Pod;
 use super::{
     api::{Batch, Fate},
     decisions, invariants,
+    node::Nodes,
     random::Random,
     world::{Event, Instant, World, timestamp},
 };
@@ -38,6 +39,9 @@ const STALE: Instant = 5_000;
 const UNSETTLED: Instant = 5_000;
 
 type Pods = BTreeMap<Arc<str>, Rc<PodFacts>>;
+
+/// Pods, the Job around one, and the nodes.
+pub(crate) type View = (Pods, Option<Batch>, Nodes);
 
 /// What a watch shows: the present, and what is on its way.
 struct Cache<T> {
@@ -93,7 +97,7 @@ pub(crate) struct Operator {
     /// By how much somebody has set the operator's clock.
     pub(crate) clock_step: Instant,
     jobs: Cache<Option<Rc<BuildJob>>>,
-    pods: Cache<(Pods, Option<Batch>)>,
+    pods: Cache<View>,
     states: States,
     /// What this process has done that the cache may not show.
     pub(super) recall: Recall,
@@ -124,6 +128,8 @@ pub(crate) enum Failure {
     Unreachable,
     /// Buildkite has settled the job without us, or an agent has it: look again.
     Refused,
+    /// Buildkite would not have the job ended for its agent.
+    Outrun,
 }
 
 impl Operator {
@@ -155,20 +161,19 @@ impl Operator {
     }
 
     /// The pods as they are now will be in the cache, which knows nothing of the other; answers when.
-    pub(crate) fn see_pods(
-        &mut self,
-        now: Instant,
-        pods: Pods,
-        batch: Option<Batch>,
-        random: &mut Random,
-    ) -> Instant {
+    pub(crate) fn see_pods(&mut self, now: Instant, view: View, random: &mut Random) -> Instant {
         let at = self.visible_at(now, random);
-        self.pods.see(now, at, (pods, batch))
+        self.pods.see(now, at, view)
     }
 
     /// Whether the cache may show a pod as it was long ago.
     pub(crate) fn has_gaps(&self) -> bool {
         self.gap_chance > 0
+    }
+
+    /// What Buildkite has said, as far as it still counts.
+    fn word(&self) -> Option<Remote> {
+        self.states.remote.filter(|remote| self.recall.still_counts(remote))
     }
 
     pub(crate) fn is_up(&self) -> bool {
@@ -210,7 +215,7 @@ impl World {
         }
         self.rounds += 1;
         self.operator.recall.seen();
-        let remote = self.operator.states.remote;
+        let remote = self.operator.word();
         let seen = self.observed(&job);
         if seen.pod.is_some() || seen.batch.is_some() {
             self.operator.recall.saw(attempt(&job));
@@ -235,7 +240,7 @@ impl World {
         };
         let attempt = attempt(job);
         let name = names::pod(job.metadata.name.as_deref().unwrap_or_default(), attempt);
-        pods.catch_up(self.now, |(pods, batch)| {
+        pods.catch_up(self.now, |(pods, batch, _)| {
             if pods.contains_key(name.as_str()) || batch.as_ref().is_some_and(|batch| *batch.name == *name) {
                 recall.saw(attempt);
             }
@@ -244,14 +249,16 @@ impl World {
 
     fn observed<'a>(&self, job: &'a BuildJob) -> Observed<'a> {
         let (pod, batch) = self.workload(job);
+        let nodes = &self.operator.pods.view.2;
+        let node = pod.as_ref().and_then(|pod| nodes.get(&pod.uid).cloned());
         Observed {
             job,
             pod: pod.map(|facts| (*facts).clone()),
             batch: batch.as_ref().map(Batch::facts),
             creation: self.operator.recall.creation(attempt(job)),
-            remote: self.operator.states.remote,
-            has_session: false,
-            node: None,
+            remote: self.operator.word(),
+            has_session: self.session(attempt(job)).is_some() && self.operator.recall.can_speak(attempt(job)),
+            node,
             unreadable: None,
             explained: self.operator.recall.explained().cloned(),
             surroundings: Surroundings::default(),
@@ -285,7 +292,7 @@ impl World {
         let recorded = status.pod_name.is_some() || status.job_name.is_some();
         let ask = (recorded || tried) && !status.phase.is_terminal();
         let name = names::pod(job.metadata.name.as_deref().unwrap_or_default(), status.attempt);
-        let (pods, batch) = &self.operator.pods.view;
+        let (pods, batch, _) = &self.operator.pods.view;
         if job.spec.workload == Some(WorkloadKind::Job) {
             let named = |batch: &&Batch| *batch.name == *name;
             let found = batch.as_ref().filter(named);
@@ -337,6 +344,7 @@ impl World {
         match failure {
             Failure::Refused => self.operator.look_again = Some(UNSETTLED),
             Failure::NotCreated(blocker) => self.obstructed(&blocker),
+            Failure::Outrun => self.outrun(),
             _ => {
                 self.operator.look_again = Some((200 << self.operator.failures.min(7)).min(30_000));
                 self.operator.failures += 1;
@@ -353,6 +361,14 @@ impl World {
         self.begin(&seen, decision);
         let attempt = self.job.as_deref().map(attempt).unwrap_or_default();
         self.operator.recall.created(attempt, Creation::Failed { retry_at });
+    }
+
+    /// The agent does not have the job any more: the same.
+    fn outrun(&mut self) {
+        let (job, remote) = self.operator.basis.clone().expect("a round has begun");
+        let seen = Observed { remote, ..self.observed(&job) };
+        let decision = outrun(&seen, self.rules);
+        self.begin(&seen, decision);
     }
 
     fn perform(&mut self, action: Action) -> Result<(), Failure> {
@@ -396,7 +412,8 @@ impl World {
                 self.operator.recall.told(reason, now);
             }
             Action::Remark(_) => {}
-            Action::EndForAgent(_) | Action::EvictPod { .. } => unreachable!("no session, no node"),
+            Action::EndForAgent(verdict) => return self.end_for_agent(&verdict),
+            Action::EvictPod { uid, .. } => return self.evict_by_request(&uid),
             Action::DeleteJob { unrecorded } => return self.delete_job(unrecorded.as_deref()),
         }
         Ok(())
@@ -436,7 +453,7 @@ impl World {
     }
 
     /// Makes a write, whose answer may get lost.
-    fn write(&mut self, write: impl FnOnce(&mut Self)) -> Result<(), Failure> {
+    pub(super) fn write(&mut self, write: impl FnOnce(&mut Self)) -> Result<(), Failure> {
         match self.fate() {
             Fate::Refused | Fate::Lost => Err(Failure::Api),
             Fate::Done => {
@@ -495,7 +512,7 @@ impl World {
     /// A new process: it has listed everything and remembers nothing.
     pub(crate) fn restart(&mut self) {
         let pods = self.pods.iter().map(|(name, stored)| (name.clone(), stored.facts.clone())).collect();
-        let fresh = (self.job.clone(), (pods, self.batch.clone()));
+        let fresh = (self.job.clone(), (pods, self.batch.clone(), self.nodes.clone()));
         let operator = &mut self.operator;
         operator.down = false;
         operator.jobs = Cache { view: fresh.0, coming: VecDeque::new() };

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, LazyLock},
 };
 
-use bk_api::{BuildJob, WorkloadKind};
+use bk_api::{BuildJob, WorkloadKind, config::NodeLeaving};
 use bk_plan::{decide::Rules, remote::Remote};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -18,8 +18,10 @@ use super::{
     faults::Fault,
     fixtures, init,
     kubelet::{Life, Step},
+    node::Nodes,
     operator::Operator,
     random::Random,
+    session::Sessions,
 };
 
 /// Milliseconds since the world began.
@@ -29,7 +31,7 @@ pub(crate) type Instant = i64;
 pub(crate) type PodId = usize;
 
 /// How long Buildkite waits for a sign of life from an agent.
-const HEARTBEAT_TIMEOUT: Instant = 240_000;
+pub(crate) const HEARTBEAT_TIMEOUT: Instant = 240_000;
 
 pub(crate) enum Event {
     /// Something happens to a pod.
@@ -54,6 +56,8 @@ pub(crate) enum Event {
     Lapse,
     /// An agent elsewhere takes the job, if nobody has, or ends it.
     Elsewhere(Option<i32>),
+    /// By now the job of this pod, whose agent is lost, has ended.
+    Due(PodId),
     /// The operator hears that somebody has deleted the BuildJob, if it is still this process.
     Departed(u32),
     /// What people and clusters do to pods.
@@ -78,6 +82,11 @@ pub(crate) struct World {
     /// None for standalone jobs.
     pub(crate) buildkite: Option<Buildkite>,
     pub(crate) operator: Operator,
+    pub(crate) sessions: Sessions,
+    /// What the cluster says about the nodes that are not well.
+    pub(crate) nodes: Nodes,
+    /// How often a pod was evicted because its node was about to go.
+    pub(crate) evictions: u32,
     pub(crate) rounds: u32,
     /// How often the user's command was started.
     pub(crate) starts: u32,
@@ -102,12 +111,17 @@ struct Fixtures {
     standalone: BuildJob,
     with_init: BuildJob,
     rules: Rules,
+    /// The same, where jobs on a node that is about to go are interrupted.
+    interrupting: Rules,
 }
 
 static FIXTURES: LazyLock<Fixtures> = LazyLock::new(|| {
     let mut with_init = fixtures::job(BUILDKITE);
     with_init.spec.kubernetes = serde_json::from_str(init::POD_SPEC).expect("the fixture is an object");
+    let mut interrupting = fixtures::rules();
+    interrupting.pod.config.node_leaving = NodeLeaving::Interrupt;
     Fixtures {
+        interrupting,
         buildkite: fixtures::job(BUILDKITE),
         standalone: fixtures::job(STANDALONE),
         with_init,
@@ -150,7 +164,10 @@ impl World {
             queue: BTreeMap::new(),
             sequence: 0,
             operator: Operator::new(&mut random),
-            rules: &FIXTURES.rules,
+            rules: if random.chance(50) { &FIXTURES.rules } else { &FIXTURES.interrupting },
+            sessions: Sessions { are_kept: random.chance(50), ..Sessions::default() },
+            nodes: Nodes::new(),
+            evictions: 0,
             buildkite: job.spec.buildkite.is_some().then(|| Buildkite::new(outage)),
             job: Some(Rc::new(job)),
             pods: BTreeMap::new(),
@@ -222,6 +239,7 @@ impl World {
             Event::Lapse => self.lapse(),
             Event::Elsewhere(end) => self.elsewhere(end),
             Event::Departed(process) => self.depart(process),
+            Event::Due(pod) => self.due(pod),
             Event::Fault(fault) => self.fault(fault),
         }
         true
@@ -278,6 +296,7 @@ impl World {
     pub(crate) fn lose_agent(&mut self, pod: PodId) {
         if self.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(pod)) {
             self.after(HEARTBEAT_TIMEOUT, Event::Pod(pod, Step::HeartbeatMissed));
+            self.await_end(pod);
         }
     }
 

@@ -13,6 +13,7 @@ pub(super) fn failure(failure: &Failure) -> &'static str {
         Failure::NotCreated(_) => "the API server does not take it",
         Failure::Unreachable => "Buildkite does not answer",
         Failure::Refused => "Buildkite refuses",
+        Failure::Outrun => "the agent does not have the job",
     }
 }
 
@@ -32,11 +33,13 @@ pub(super) fn describe(seen: &Observed<'_>, decision: &Decision) -> String {
     });
     let actions: Vec<_> = decision.actions.iter().map(name_of).collect();
     format!(
-        "operator: {:?}/{} verdict={:?} pod={} word={:?} → {} ask={} again={:?}",
+        "operator: {:?}/{} verdict={:?} pod={} session={} node={:?} word={:?} → {} ask={} again={:?}",
         status.phase,
         status.attempt,
         status.verdict.map(|verdict| verdict.code),
         pod.unwrap_or_else(|| "none".to_owned()),
+        seen.has_session,
+        seen.node.as_ref().map(|node| (node.silent_since.is_some(), node.leaving.is_some())),
         seen.remote.map(|remote| remote.state),
         actions.join(", "),
         decision.ask_remote,
