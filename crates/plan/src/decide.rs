@@ -21,6 +21,7 @@
 //! - [`obstacle`]: while it cannot be created
 //! - [`wrapped`]: while the Job around the pod shows none
 //! - [`start`]: until all containers run
+//! - [`registration`]: while the agent does not register
 //! - [`end`]: once the pod or the job has ended
 //! - [`cleanup`]: after the end
 //! - [`exporting`]: while exporters carry away what the job left
@@ -41,6 +42,7 @@ mod node;
 mod notice;
 mod obstacle;
 mod pause;
+mod registration;
 mod start;
 mod warning;
 mod wrapped;
@@ -307,7 +309,7 @@ impl Case<'_> {
         let recorded = BuildJobStatus { observed_generation, job_name, ..self.status.clone() };
         let status = match &self.seen.pod {
             None => recorded,
-            Some(facts) => start::progress(recorded, facts, self.seen.now),
+            Some(facts) => start::progress(self, recorded, facts),
         };
         conditions::updated(self, status)
     }
@@ -409,6 +411,7 @@ impl Case<'_> {
         if self.is_standalone() {
             return self.conclude((Phase::Failed, verdict));
         }
+        let verdict = registration::explained(self, verdict);
         let recorded = Self::write(BuildJobStatus {
             verdict: Some(verdict.clone()),
             waiting_for: None,

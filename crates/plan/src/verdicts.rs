@@ -9,6 +9,7 @@
 //! - [`container`]: why a container cannot run, or how it ended
 //! - [`loss`]: how a pod or its agent was lost
 //! - [`refusal`]: why the API server does not take a pod
+//! - [`registration`]: what keeps an agent from registering
 //! - [`evidence`]: what was seen, on a few short lines
 //! - [`secrets`]: what no line may hold
 
@@ -17,6 +18,7 @@ mod evidence;
 mod image;
 mod loss;
 mod refusal;
+mod registration;
 mod secrets;
 mod start;
 
@@ -30,6 +32,7 @@ use crate::{facts::PodFacts, plugin::PluginError, pod::RenderError};
 
 pub use loss::{agent_elsewhere, lost, node_silent, not_taken, was_refused};
 pub use refusal::not_created;
+pub use registration::{by_way_of, registration_timeout, unregistered};
 pub use start::{Blocker, blocker, init_failed, start_timeout, waiting_for};
 
 /// The command ended with status 0.

@@ -1,11 +1,11 @@
-//! The conditions of a BuildJob's status. They are brought up to date with every write, and but for `Warned` and `PodTaken` are
-//! never a reason for one.
+//! The conditions of a BuildJob's status. They are brought up to date with every write, and but for `Warned`, `PodTaken` and `Registered`
+//! are never a reason for one.
 
 use bk_api::{BuildJobStatus, Phase, Verdict, VerdictCode};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
-use super::Case;
+use super::{Case, registration};
 use crate::{exporters, facts::PodFacts, remote::RemoteState, verdicts};
 
 /// The pod exists. While it cannot be created, the reason says why.
@@ -14,6 +14,8 @@ pub(super) const POD_CREATED: &str = "PodCreated";
 pub(crate) const SCHEDULED: &str = "Scheduled";
 /// All containers of the pod have started.
 const STARTED: &str = "Started";
+/// The agent has registered by way of the operator. There only once it took too long.
+const REGISTERED: &str = "Registered";
 /// An agent has the job. Jobs without Buildkite do not have this condition.
 pub(crate) const ACQUIRED: &str = "Acquired";
 /// Buildkite was told, before the end, of what the job is likely to fail. The reason is the verdict's code.
@@ -89,6 +91,24 @@ fn of_pod(case: &Case<'_>, status: &mut BuildJobStatus, facts: &PodFacts) {
         let reason = "ContainersStarted";
         set(case, status, &Word { kind: STARTED, holds: true, reason, message: "", since });
     }
+    of_registration(case, status, facts);
+}
+
+fn of_registration(case: &Case<'_>, status: &mut BuildJobStatus, facts: &PodFacts) {
+    let has_registered = case.seen.has_session || case.remote_state() == Some(RemoteState::Acquired);
+    if let Some(message) = registration::missed(case, facts) {
+        let reason = "BrokerNotReached";
+        set(case, status, &Word { kind: REGISTERED, holds: false, reason, message: &message, since: None });
+    } else if has_registered && self::has_registered(status).is_some() {
+        let reason = "AgentRegistered";
+        set(case, status, &Word { kind: REGISTERED, holds: true, reason, message: "", since: None });
+    }
+}
+
+/// Whether the agent has registered by way of the operator, if it took too long.
+pub(super) fn has_registered(status: &BuildJobStatus) -> Option<bool> {
+    let condition = status.conditions.iter().find(|condition| condition.type_ == REGISTERED)?;
+    Some(condition.status == "True")
 }
 
 /// Says that the pod cannot be created, and why.

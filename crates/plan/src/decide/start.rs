@@ -1,10 +1,10 @@
 //! From the pod's creation until its end: follow it, and give up if it cannot start.
 
 use bk_api::{BuildJobStatus, Phase};
-use jiff::{SignedDuration, Timestamp};
+use jiff::SignedDuration;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use super::{Case, Decision, conditions, ladder, not_at_once, notice, warning};
+use super::{Case, Decision, conditions, ladder, not_at_once, notice, registration, warning};
 use crate::{facts::PodFacts, remote::RemoteState, verdicts};
 
 /// How soon to look again at a job that runs: an event that is missed must not hold it for ever. A job of many hours
@@ -55,10 +55,11 @@ pub(super) fn decide(case: &Case<'_>, facts: &PodFacts) -> Decision {
     let overdue = ladder::until_overdue(case, facts);
     let broken = ladder::until_broken(case, facts);
     let explained = ladder::until_explained(case, facts);
-    let looks = [Some(look_again), rung, unsettled, overdue, broken, explained];
+    let unregistered = registration::until_missed(case, facts);
+    let looks = [Some(look_again), rung, unsettled, overdue, broken, explained, unregistered];
     let look_again = looks.into_iter().flatten().min();
     decision.look_again = look_again.map(not_at_once);
-    let is_hindered = acquired.is_none() && explained.is_none() && is_hindered(facts);
+    let is_hindered = acquired.is_none() && explained.is_none() && is_hindered(case, facts);
     if let Some(reason) = case.current().waiting_for.filter(|_| is_hindered) {
         notice::add(case, &mut decision, &reason, facts.created_at);
     }
@@ -74,7 +75,9 @@ fn give_up(case: &Case<'_>, facts: &PodFacts) -> Option<Decision> {
     if facts.all_started() {
         // A word from before may be too old to know that the agent took the job.
         let untaken = case.remote_after(ladder::taken_by(case, facts)?) == Some(RemoteState::Waiting);
-        return untaken.then(|| timed_out(case.rules.timeouts.start)).flatten();
+        let limit = case.rules.timeouts.start;
+        let unregistered = || Some(case.fail_unacquired(registration::timeout(case, facts, limit)?));
+        return untaken.then(|| unregistered().or_else(|| timed_out(limit))).flatten();
     }
     if let Some(blocker) = verdicts::blocker(facts)
         && ladder::until_explained(case, facts).is_none()
@@ -95,14 +98,15 @@ fn follow(case: &Case<'_>, facts: &PodFacts) -> Decision {
 }
 
 /// What a pod's facts make of a status.
-pub(super) fn progress(recorded: BuildJobStatus, facts: &PodFacts, now: Timestamp) -> BuildJobStatus {
-    let started = facts.all_started();
+pub(super) fn progress(case: &Case<'_>, recorded: BuildJobStatus, facts: &PodFacts) -> BuildJobStatus {
+    let (now, started) = (case.seen.now, facts.all_started());
+    let hindrance = || registration::missed(case, facts).or_else(|| verdicts::waiting_for(facts));
     let is_slow = facts.created_at.is_some_and(|created| now.duration_since(created) >= SLOW);
     BuildJobStatus {
         phase: if started || recorded.phase == Phase::Running { Phase::Running } else { Phase::Starting },
         pod_name: Some(facts.name.clone()),
         node_name: facts.node.clone(),
-        waiting_for: (is_hindered(facts) || is_slow).then(|| verdicts::waiting_for(facts)).flatten(),
+        waiting_for: (is_hindered(case, facts) || is_slow).then(hindrance).flatten(),
         pod_created_at: facts.created_at.map(Time).or(recorded.pod_created_at.clone()),
         started_at: recorded.started_at.clone().or_else(|| started.then_some(Time(now))),
         ..recorded
@@ -115,14 +119,15 @@ fn unsettled(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
         if let Some(left) = ladder::until_explained(case, facts) {
             return left;
         }
-        let limit = if is_hindered(facts) { HINDRANCE } else { SLOW };
+        let limit = if is_hindered(case, facts) { HINDRANCE } else { SLOW };
         return limit - ladder::elapsed(case, facts.created_at);
     }
     let taken = case.is_standalone() || case.remote_state() == Some(RemoteState::Acquired);
     if taken {
         SignedDuration::ZERO
     } else {
-        SLOW - ladder::elapsed(case, facts.started_at.or(facts.created_at))
+        let limit = if registration::is_due(case, facts) { registration::PATIENCE } else { SLOW };
+        limit - ladder::elapsed(case, facts.started_at.or(facts.created_at))
     }
 }
 
@@ -141,14 +146,17 @@ fn deadline(case: &Case<'_>, facts: &PodFacts) -> SignedDuration {
     left.max(SOON)
 }
 
-/// Whether the pod is kept from starting by something that may stay.
-fn is_hindered(facts: &PodFacts) -> bool {
-    facts.unscheduled.is_some() || verdicts::blocker(facts).is_some()
+/// Whether the pod is kept from starting, or its agent from registering, by something that may stay.
+fn is_hindered(case: &Case<'_>, facts: &PodFacts) -> bool {
+    facts.unscheduled.is_some()
+        || verdicts::blocker(facts).is_some()
+        || registration::missed(case, facts).is_some()
 }
 
 /// Whether the job has come further, or is kept from it by something else than before. What a pod waits for otherwise
 /// changes with every step of its start.
 fn has_news(case: &Case<'_>, status: &BuildJobStatus, facts: &PodFacts) -> bool {
     status.phase != case.status.phase
-        || is_hindered(facts) && notice::is_news(status.waiting_for.as_deref(), &case.status)
+        || is_hindered(case, facts) && notice::is_news(status.waiting_for.as_deref(), &case.status)
+        || conditions::has_registered(status) != conditions::has_registered(&case.status)
 }

@@ -8,7 +8,7 @@ mod notices;
 mod obstacles;
 mod properties;
 mod reasons;
-mod scene;
+pub(crate) mod scene;
 mod taken;
 mod warnings;
 mod wrapped;

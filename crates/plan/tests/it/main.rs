@@ -10,5 +10,6 @@ mod facts;
 mod fixtures;
 mod plugin;
 mod pod;
+mod registration_wait;
 mod secrecy;
 mod verdicts;

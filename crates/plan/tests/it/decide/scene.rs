@@ -262,7 +262,8 @@ impl Scene {
     }
 }
 
-fn words_of(decision: &Decision) -> String {
+/// A decision, in words.
+pub(crate) fn words_of(decision: &Decision) -> String {
     let mut words: Vec<_> = decision.actions.iter().map(in_words).collect();
     if decision.ask_remote {
         words.push("ask".to_owned());
