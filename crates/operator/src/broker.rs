@@ -46,7 +46,7 @@ use self::{
 use crate::{
     error::Error,
     settings::{Cluster, Settings},
-    telemetry::{self, Metrics},
+    telemetry::{self, Health, Metrics},
 };
 
 /// How long registrations that are under way may take when the operator stops.
@@ -102,6 +102,13 @@ impl Broker {
         let has_tls = url.scheme() == "https";
         tokio::spawn(serve(listener, router, has_tls.then(|| identity.clone()), shutdown.clone()));
         Ok(Self(Some(Open { url, name, namespace, terms, identity, sessions, following: Mutex::default() })))
+    }
+
+    /// Has the replica not ready until the certificate is there, if there is to be one.
+    pub fn report(&self, health: &Health) {
+        let Some(open) = &self.0 else { return };
+        health.lacks_certificate(true);
+        tokio::spawn(certified(open.identity.clone(), health.clone()));
     }
 
     /// How agents in pods register by way of it, if they are to: its certificate is there, and pods can trust it.
@@ -201,6 +208,13 @@ fn address(url: Option<&str>) -> Result<(Url, String), Error> {
     }
 }
 
+/// Tells once there is a certificate.
+async fn certified(mut identity: watch::Receiver<Option<Identity>>, health: Health) {
+    if identity.wait_for(Option::is_some).await.is_ok() {
+        health.lacks_certificate(false);
+    }
+}
+
 /// Answers until the shutdown; with TLS once there is a certificate.
 async fn serve(
     listener: TcpListener,
@@ -252,5 +266,28 @@ async fn follow(mut identities: watch::Receiver<Option<Identity>>, tls: RustlsCo
                 tracing::error!(%error, "cannot serve the broker with its new certificate; the last one stays");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use jiff::Timestamp;
+    use k8s_openapi::api::core::v1::Secret;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_replica_is_ready_once_the_broker_has_a_certificate() {
+        let (health, (identities, identity)) = (Health::default(), watch::channel(None));
+        health.stand_by(Some(Instant::now()));
+        health.lacks_certificate(true);
+        let telling = tokio::spawn(certified(identity, health.clone()));
+        assert_eq!(health.readiness(Instant::now()), Err("broker: no certificate yet\n".to_owned()));
+        let secret = identity::renewed(&Secret::default(), "broker.ci.svc", Timestamp::now()).unwrap();
+        identities.send_replace(Identity::of(&secret, "broker.ci.svc", Timestamp::now()));
+        telling.await.unwrap();
+        assert_eq!(health.readiness(Instant::now()), Ok(()));
     }
 }

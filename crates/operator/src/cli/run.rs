@@ -157,6 +157,7 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
         let cluster = telemetry::measured(&cluster, &metrics.calls);
         let webhooks = Webhooks::start(&args.webhook, &cluster, &shim, &shutdown).await?;
         let broker = Broker::start(&args.broker, &cluster, &metrics, &shutdown).await?;
+        broker.report(&health);
         let mut configuration = Configuration::read(&args, &cluster, &metrics).await?;
         let desks = Desks { webhooks: &webhooks, broker: &broker, cluster: &cluster };
         let waiting = stand_by(&args, &cluster, &mut configuration, desks, (&health, &metrics));

@@ -24,6 +24,8 @@ struct State {
     connections: Option<Connections>,
     /// When the Lease was last seen to be somebody else's.
     stood_by: Option<Instant>,
+    /// Whether the broker lacks what it proves itself with.
+    lacks_certificate: bool,
 }
 
 type Connections = BTreeMap<String, Connection>;
@@ -54,6 +56,11 @@ impl Health {
         self.lock().stood_by = at;
     }
 
+    /// Whether agents wait for the broker to get its certificate. A replica without a broker has nobody waiting.
+    pub fn lacks_certificate(&self, lacks: bool) {
+        self.lock().lacks_certificate = lacks;
+    }
+
     /// A queue was listed.
     pub fn listed(&self, queue: &str, at: Instant) {
         self.change(queue, |connection| connection.listed = Some(at));
@@ -78,30 +85,13 @@ impl Health {
         if stuck.is_empty() { Ok(()) } else { Err(stuck.concat()) }
     }
 
-    /// Whether every queue was listed of late; if not, one line for each that was not. A replica that stands by is ready if it
-    /// would notice that the other is gone.
+    /// Whether every queue was listed of late, and agents can register; if not, one line for each that was not. A replica that stands by is
+    /// ready if it would notice that the other is gone.
     pub fn readiness(&self, now: Instant) -> Result<(), String> {
         let state = self.lock();
-        let Some(connections) = state.connections.as_ref() else {
-            return match state.stood_by.map(|at| now.duration_since(at)) {
-                None => Err("starting: the log says what is waited for\n".to_owned()),
-                Some(silence) if silence > SILENCE => {
-                    Err(format!("standing by: the Lease was not seen for {} s\n", silence.as_secs()))
-                }
-                Some(_) => Ok(()),
-            };
-        };
-        let silent: Vec<String> = connections
-            .iter()
-            .filter_map(|(queue, connection)| match connection.listed.map(|at| now.duration_since(at)) {
-                None => Some(format!("queue {queue}: not listed yet\n")),
-                Some(silence) if silence > SILENCE => {
-                    Some(format!("queue {queue}: not listed for {} s; the log says why\n", silence.as_secs()))
-                }
-                Some(_) => None,
-            })
-            .collect();
-        if silent.is_empty() { Ok(()) } else { Err(silent.concat()) }
+        let mut lacking = state.unready(now);
+        lacking.extend(state.lacks_certificate.then(|| "broker: no certificate yet\n".to_owned()));
+        if lacking.is_empty() { Ok(()) } else { Err(lacking.concat()) }
     }
 
     fn change(&self, queue: &str, change: impl FnOnce(&mut Connection)) {
@@ -114,6 +104,32 @@ impl Health {
     fn lock(&self) -> MutexGuard<'_, State> {
         // Each change is a single step.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// One line for each queue that was not listed of late, or for what keeps the replica from standing by or from its work.
+    fn unready(&self, now: Instant) -> Vec<String> {
+        let Some(connections) = self.connections.as_ref() else {
+            return match self.stood_by.map(|at| now.duration_since(at)) {
+                None => vec!["starting: the log says what is waited for\n".to_owned()],
+                Some(silence) if silence > SILENCE => {
+                    vec![format!("standing by: the Lease was not seen for {} s\n", silence.as_secs())]
+                }
+                Some(_) => Vec::new(),
+            };
+        };
+        let silent = |(queue, connection): (&String, &Connection)| {
+            let silence = connection.listed.map(|at| now.duration_since(at));
+            match silence {
+                None => Some(format!("queue {queue}: not listed yet\n")),
+                Some(silence) if silence > SILENCE => {
+                    Some(format!("queue {queue}: not listed for {} s; the log says why\n", silence.as_secs()))
+                }
+                Some(_) => None,
+            }
+        };
+        connections.iter().filter_map(silent).collect()
     }
 }
 
@@ -151,6 +167,23 @@ mod tests {
             health.readiness(later),
             Err("queue a: not listed for 31 s; the log says why\n".to_owned())
         );
+    }
+
+    #[test]
+    fn agents_need_the_certificate_of_the_broker_whoever_works() {
+        let health = Health::default();
+        let now = Instant::now();
+        health.lacks_certificate(true);
+        let starting = "starting: the log says what is waited for\nbroker: no certificate yet\n";
+        assert_eq!(health.readiness(now), Err(starting.to_owned()));
+        health.stand_by(Some(now));
+        assert_eq!(health.readiness(now), Err("broker: no certificate yet\n".to_owned()));
+        health.serve(["a".to_owned()]);
+        health.listed("a", now);
+        assert_eq!(health.readiness(now), Err("broker: no certificate yet\n".to_owned()));
+        assert_eq!(health.liveness(now), Ok(()), "a new process would have none either");
+        health.lacks_certificate(false);
+        assert_eq!(health.readiness(now), Ok(()));
     }
 
     #[test]
