@@ -9,6 +9,7 @@ mod obstacles;
 mod properties;
 mod reasons;
 pub(crate) mod scene;
+mod session;
 mod taken;
 mod warnings;
 mod wrapped;

@@ -8,9 +8,10 @@ use bk_api::{
     },
 };
 use bk_plan::{
+    broker::Key,
     decide::{Rules, Timeouts},
     facts::{JobPod, PodFacts},
-    pod::PodSettings,
+    pod::{BrokerAccess, PodSettings},
 };
 use jiff::SignedDuration;
 use k8s_openapi::api::core::v1::Pod;
@@ -47,6 +48,16 @@ pub(crate) fn pod_settings() -> PodSettings {
         metrics: MetricsExporterConfig::default(),
         api_token_secret: "buildkite-api-token".to_owned(),
         own_account: None,
+    }
+}
+
+/// A way to register by way of the operator.
+pub(crate) fn broker() -> BrokerAccess {
+    BrokerAccess {
+        url: "https://broker.buildkite.svc:8443".to_owned(),
+        name: "broker".to_owned(),
+        has_authority: true,
+        key: Key::new(b"a key that nobody but the operator has"),
     }
 }
 

@@ -4,6 +4,7 @@ mod directories;
 mod exporters;
 mod mirrors;
 mod properties;
+mod registration;
 mod settings;
 
 use bk_api::BuildJob;

@@ -6,7 +6,7 @@ use bk_plan::{
 };
 use rstest::rstest;
 
-use crate::fixtures::{job, pod_settings};
+use crate::fixtures::{broker, job, pod_settings};
 
 /// The Secret with the agent token, in the words of what is refused.
 const HOLDS: &str =
@@ -134,6 +134,43 @@ fn a_reference_to_the_token_is_refused(#[case] spec: &str, #[case] path: &str) {
         assert_eq!(refusal(&another, &pod_settings()), None, "other Secrets may be used");
     }
     assert_eq!(refusal(spec, &elsewhere), None, "it is the Secret that matters, not its usual name");
+    assert_eq!(refusal(spec, &with_broker()), Some(format!("{path}: {HOLDS}")), "with a broker as well");
+}
+
+fn with_broker() -> PodSettings {
+    PodSettings { broker: Some(broker()), ..pod_settings() }
+}
+
+/// The agent has a one-time token then, and nothing in its pod the agent token.
+#[test]
+fn with_a_broker_not_even_the_agent_has_the_token() {
+    let with = |settings: PodSettings| {
+        let token = "{ name: BUILDKITE_AGENT_TOKEN, value: null, valueFrom: { secretKeyRef: { name: buildkite-agent-token, key: BUILDKITE_AGENT_TOKEN } } }";
+        let patch = format!("{{ containers: [{{ name: agent, env: [{token}] }}] }}");
+        let mut settings = settings;
+        settings.config.pod_spec_patch =
+            Some(serde_saphyr::from_str(&patch).expect("the fixture is a patch"));
+        refusal("", &settings)
+    };
+    assert_eq!(with(pod_settings()), None, "it has the same without the patch");
+    let path = "pod.spec.containers[agent].env[BUILDKITE_AGENT_TOKEN].valueFrom.secretKeyRef.name";
+    assert_eq!(with(with_broker()), Some(format!("{path}: {HOLDS}")));
+}
+
+#[rstest]
+#[case::its_keys("broker")]
+#[case::its_sessions("broker-sessions-0")]
+#[case::the_last_of_them("broker-sessions-3")]
+fn the_brokers_secrets_are_not_for_jobs(#[case] secret: &str) {
+    let spec = format!(
+        "kubernetes: {{ podSpec: {{ volumes: [{{ name: t, secret: {{ secretName: {secret} }} }}] }} }}"
+    );
+    let refused = refusal(&spec, &with_broker()).expect("it is refused");
+    assert!(
+        refused.starts_with(&format!("pod.spec.volumes[t].secret.secretName: the Secret `{secret}`")),
+        "{refused}"
+    );
+    assert_eq!(refusal(&spec, &pod_settings()), None, "there is no such Secret without a broker");
 }
 
 #[test]

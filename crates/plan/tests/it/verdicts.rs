@@ -168,3 +168,24 @@ fn evidence_outlives_the_pod() {
 fn nothing_is_in_the_way_of_a_pod_that_has_just_begun() {
     assert_eq!(verdicts::blocker(&PodFacts::default()), None);
 }
+
+/// What Buildkite hears of an end in the agent's place. Retry rules go by it: `signal_reason: agent_stop` is an interruption.
+#[rstest]
+#[case::taken_away(VerdictCode::PodDeleted, None, (-1, "", "agent_stop"))]
+#[case::by_a_drain(VerdictCode::NodeDrained, Some(143), (143, "", "agent_stop"))]
+#[case::by_a_preemption(VerdictCode::Preempted, None, (-1, "", "agent_stop"))]
+#[case::with_its_node(VerdictCode::NodeLost, None, (-1, "", "agent_stop"))]
+#[case::evicted(VerdictCode::Evicted, Some(137), (137, "", "agent_stop"))]
+#[case::the_agent_alone(VerdictCode::AgentLost, None, (-1, "", "agent_stop"))]
+#[case::the_agent_for_its_memory(VerdictCode::AgentOutOfMemory, Some(137), (137, "", "agent_stop"))]
+#[case::the_command_for_its_memory(VerdictCode::OutOfMemory, Some(137), (137, "SIGKILL", ""))]
+#[case::the_command(VerdictCode::CommandFailed, Some(3), (3, "", ""))]
+#[case::it_never_started(VerdictCode::StartTimeout, None, (-1, "", ""))]
+fn ends_are_told_in_agents_words(
+    #[case] code: VerdictCode,
+    #[case] status: Option<i32>,
+    #[case] expected: (i32, &str, &str),
+) {
+    let verdict = Verdict { exit_status: status, ..Verdict::new(code, "as recorded") };
+    assert_eq!(verdicts::in_agents_words(&verdict), expected);
+}

@@ -54,7 +54,7 @@ pub(crate) fn before_end_for_agent(world: &mut World, pod: PodId, verdict: &Verd
     let is_there = stored.is_some_and(|stored| stored.pod.metadata.deletion_timestamp.is_none());
     let life = &world.lives[pod];
     let lives = !life.dead && !life.agent_dead;
-    let is_heard_of = life.cut_until + LAG < world.now;
+    let is_heard_of = life.cut_until == 0 || life.cut_until + LAG < world.now;
     let has_memory = life.ended.is_none_or(|(_, exit)| exit != 137);
     if is_there && lives && is_heard_of && has_memory {
         world.violate(format!("the job of an agent in good health is ended: {}", verdict.message));

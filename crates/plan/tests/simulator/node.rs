@@ -44,7 +44,7 @@ impl World {
 
     fn node(&mut self, pod: PodId) -> &mut NodeFacts {
         let node = self.nodes.entry(format!("pod-{pod}")).or_default();
-        node.name = "node-1".to_owned();
+        "node-1".clone_into(&mut node.name);
         node
     }
 

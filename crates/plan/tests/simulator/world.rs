@@ -110,22 +110,25 @@ struct Fixtures {
     buildkite: BuildJob,
     standalone: BuildJob,
     with_init: BuildJob,
-    rules: Rules,
-    /// The same, where jobs on a node that is about to go are interrupted.
-    interrupting: Rules,
+    /// Without a broker and with one; where jobs on a node that is about to go wait, and where they are interrupted.
+    rules: [[Rules; 2]; 2],
 }
 
 static FIXTURES: LazyLock<Fixtures> = LazyLock::new(|| {
     let mut with_init = fixtures::job(BUILDKITE);
     with_init.spec.kubernetes = serde_json::from_str(init::POD_SPEC).expect("the fixture is an object");
-    let mut interrupting = fixtures::rules();
-    interrupting.pod.config.node_leaving = NodeLeaving::Interrupt;
+    let rules = |has_broker: bool| {
+        let mut waiting = fixtures::rules();
+        waiting.pod.broker = has_broker.then(fixtures::broker);
+        let mut interrupting = waiting.clone();
+        interrupting.pod.config.node_leaving = NodeLeaving::Interrupt;
+        [waiting, interrupting]
+    };
     Fixtures {
-        interrupting,
         buildkite: fixtures::job(BUILDKITE),
         standalone: fixtures::job(STANDALONE),
         with_init,
-        rules: fixtures::rules(),
+        rules: [rules(false), rules(true)],
     }
 });
 
@@ -159,13 +162,14 @@ impl World {
         } else {
             0..0
         };
+        let are_kept = random.chance(50);
         let mut world = Self {
             now: 0,
             queue: BTreeMap::new(),
             sequence: 0,
             operator: Operator::new(&mut random),
-            rules: if random.chance(50) { &FIXTURES.rules } else { &FIXTURES.interrupting },
-            sessions: Sessions { are_kept: random.chance(50), ..Sessions::default() },
+            rules: &FIXTURES.rules[usize::from(are_kept)][usize::from(random.chance(50))],
+            sessions: Sessions { are_kept, ..Sessions::default() },
             nodes: Nodes::new(),
             evictions: 0,
             buildkite: job.spec.buildkite.is_some().then(|| Buildkite::new(outage)),

@@ -74,6 +74,9 @@ prop_compose! {
         word in prop::option::of((any_word(), 0..400_i64)),
         started in 0..200_i64,
         spawned in any::<bool>(),
+        has_session in any::<bool>(),
+        silent in prop::option::weighted(0.2, 0..400_i64),
+        leaving in prop::bool::weighted(0.2),
         now in 0..800_i64,
     ) -> Scene {
         let mut scene = if is_buildkite { buildkite() } else { standalone() }.at(now);
@@ -94,6 +97,15 @@ prop_compose! {
         }
         if let Some((state, asked)) = word.filter(|_| is_buildkite) {
             scene = scene.word(state, asked.min(now));
+        }
+        if has_session && is_buildkite {
+            scene = scene.with_session();
+        }
+        if let Some(since) = silent {
+            scene = scene.silent_since(since.min(now));
+        }
+        if leaving {
+            scene = scene.leaving();
         }
         if spawned { scene.spawned() } else { scene }
     }
@@ -174,7 +186,7 @@ proptest! {
                     };
                     prop_assert!(recorded.conditions.iter().any(warned));
                 }
-                Action::FinishRemote(told) | Action::Notify(told) => {
+                Action::FinishRemote(told) | Action::EndForAgent(told) | Action::Notify(told) => {
                     prop_assert_eq!(Some(told), recorded.verdict.clone());
                 }
                 _ => {}
@@ -182,7 +194,8 @@ proptest! {
         }
     }
 
-    /// What an agent that took the job after all makes of it is what counts.
+    /// What an agent that took the job after all makes of it is what counts, unless it will not make anything of it any more, and somebody
+    /// can say so.
     #[test]
     fn an_overtaken_verdict_is_struck_out(scene in any_scene()) {
         if scene.job.is_terminal() || scene.job.spec.buildkite.is_none() {
@@ -190,8 +203,28 @@ proptest! {
         }
         let mut scene = scene.word(RemoteState::Acquired, 0);
         scene.job.status.get_or_insert_default().verdict = Some(verdict(VerdictCode::StartTimeout));
+        let ends = scene.decision().actions.first() == Some(&Action::EndForAgent(verdict(VerdictCode::StartTimeout)));
+        if ends {
+            prop_assert!(scene.observed().has_session);
+            return Ok(());
+        }
         let written = last_written(&scene).expect("the verdict is struck out");
         prop_assert_eq!((written.verdict, written.exit_status, written.finished_at), (None, None, None));
+    }
+
+    /// Who cannot speak for an agent does not end its job, and who can does so only on a word that is younger than the end of the pod,
+    /// or a fresh one.
+    #[test]
+    fn no_job_is_ended_for_an_agent_on_an_old_word(scene in any_scene()) {
+        let ends = scene.decision().actions.iter().any(|action| matches!(action, Action::EndForAgent(_)));
+        if !ends || scene.job.status_or_default().verdict.is_some() {
+            return Ok(());
+        }
+        let remote = scene.remote.expect("Buildkite has said something");
+        prop_assert!(scene.observed().has_session && remote.state == RemoteState::Acquired);
+        let ended = scene.pod.as_ref().and_then(PodFacts::ended_at);
+        let is_fresh = scene.now.duration_since(remote.asked_at) < seconds(5);
+        prop_assert!(is_fresh || ended.is_some_and(|ended| remote.asked_at > ended), "{}", scene.decides());
     }
 
     /// When every deadline has passed and Buildkite says that nobody has the job, something is done about it.

@@ -3,11 +3,12 @@
 //! Times are seconds since the BuildJob was created.
 
 use bk_api::{
-    BuildJob, BuildJobSpec, BuildJobStatus, Phase, Verdict, VerdictCode, build_job::WorkloadKind, names,
+    BuildJob, BuildJobSpec, BuildJobStatus, Phase, Verdict, VerdictCode, build_job::WorkloadKind,
+    config::NodeLeaving, names,
 };
 use bk_plan::{
     batch::BatchFacts,
-    decide::{Action, Decision, Observed, decide, not_created},
+    decide::{Action, Decision, Observed, decide, not_created, outrun},
     facts::{ContainerFacts, ContainerState, Ended, NodeFacts, PodFacts, Told},
     plugin::PluginError,
     recall::{Creation, Explained},
@@ -235,6 +236,18 @@ impl Scene {
     /// What is decided, in words.
     pub(crate) fn decides(&self) -> String {
         words_of(&self.decision())
+    }
+
+    /// What is decided, in words, when jobs on nodes that are about to go are interrupted.
+    pub(crate) fn decides_to_interrupt(&self) -> String {
+        let mut rules = rules();
+        rules.pod.config.node_leaving = NodeLeaving::Interrupt;
+        words_of(&decide(&self.observed(), &rules))
+    }
+
+    /// What is decided, in words, when Buildkite would not have the job ended for its agent.
+    pub(crate) fn decides_when_outrun(&self) -> String {
+        words_of(&outrun(&self.observed(), &rules()))
     }
 
     /// What is decided, in words, when the API server has answered the pod's creation with this.
