@@ -60,6 +60,8 @@ pub(crate) enum Step {
     AgentEnds {
         exit: i32,
     },
+    /// The kernel kills the agent while it has the job.
+    AgentKilled,
     CommandEnds {
         exit: i32,
     },
@@ -148,6 +150,9 @@ impl World {
             Step::AgentActs => self.choose_agents_way(uid),
             Step::Acquires => self.acquire(uid),
             Step::AgentEnds { exit } => self.end_agent(uid, exit),
+            // An agent that is killed once it has reported the end, and before it has left, is not told from one that was refused.
+            Step::AgentKilled if self.has_job(uid) => self.end_agent(uid, 137),
+            Step::AgentKilled => {}
             Step::CommandEnds { exit } => self.end_command(uid, exit),
             Step::EndSeen => self.show_end(uid),
             Step::Reports { exit } => self.agent_reports(uid, exit),
@@ -244,7 +249,7 @@ impl World {
         self.start_command(uid);
         if self.random.chance(5) {
             let delay = self.random.span(20_000);
-            self.after(delay, Event::Pod(uid, Step::AgentEnds { exit: 137 }));
+            self.after(delay, Event::Pod(uid, Step::AgentKilled));
         }
     }
 
@@ -271,7 +276,7 @@ impl World {
         // A kubelet reports on all containers of a pod at once.
         self.show_end(uid);
         self.set_state(uid, agent, self.terminated(exit, self.now));
-        if self.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(uid)) {
+        if self.has_job(uid) {
             self.disturbed = true;
             self.lose_agent(uid);
         }
@@ -356,6 +361,11 @@ impl World {
             buildkite.end(uid, exit);
         }
         self.note(|world| format!("Buildkite: {:?}", world.buildkite.as_ref().map(|b| &b.state)));
+    }
+
+    /// Whether Buildkite has given the job to the pod's agent, and has not heard of an end.
+    pub(super) fn has_job(&self, uid: PodId) -> bool {
+        self.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(uid))
     }
 
     pub(super) fn life(&mut self, uid: PodId) -> &mut Life {

@@ -29,7 +29,7 @@ impl World {
         self.note(|_| format!("pod-{pod}: its node is silent"));
         self.node(pod).silent_since = Some(whole_seconds(self.now).0);
         self.publish_pods();
-        if self.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(pod)) {
+        if self.has_job(pod) {
             self.await_end(pod);
         }
     }

@@ -66,7 +66,7 @@ impl World {
             return Err(Failure::Unreachable);
         }
         let (exit, _, _) = verdicts::in_agents_words(verdict);
-        let held = self.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(pod));
+        let held = self.has_job(pod);
         if held {
             invariants::before_end_for_agent(self, pod, verdict);
             self.report(pod, exit);
@@ -99,7 +99,7 @@ impl World {
 
     /// Its time is up.
     pub(crate) fn due(&mut self, pod: PodId) {
-        let held = self.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(pod));
+        let held = self.has_job(pod);
         let life = &self.lives[pod];
         let is_lost = life.dead || life.agent_dead || life.cut_until > self.now;
         // A pod that goes a moment after its agent took the job may have been replaced on a word from just before.

@@ -298,8 +298,12 @@ impl World {
 
     /// Buildkite will miss this agent's heartbeat.
     pub(crate) fn lose_agent(&mut self, pod: PodId) {
-        if self.buildkite.as_ref().is_some_and(|buildkite| buildkite.is_held_by(pod)) {
-            self.after(HEARTBEAT_TIMEOUT, Event::Pod(pod, Step::HeartbeatMissed));
+        if !self.has_job(pod) {
+            return;
+        }
+        self.after(HEARTBEAT_TIMEOUT, Event::Pod(pod, Step::HeartbeatMissed));
+        // Of what happens on a node that is cut off nobody hears: its silence counts.
+        if self.lives[pod].cut_until <= self.now {
             self.await_end(pod);
         }
     }
