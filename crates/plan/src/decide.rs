@@ -47,7 +47,7 @@ mod start;
 mod warning;
 mod wrapped;
 
-pub use conditions::is_acquired;
+pub use conditions::{has_registered, is_acquired};
 pub use notice::subject;
 
 use bk_api::{BuildJob, BuildJobStatus, Phase, Verdict, build_job::WorkloadKind, config::ValidationConfig};

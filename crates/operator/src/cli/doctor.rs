@@ -1,9 +1,11 @@
 //! `buildkite-operator doctor`: whether an installation can work, check by check.
 //!
+//! - [`broker`]: whether agents in job pods can register by way of the operator
 //! - [`checks`]: what was read → what to say about it
 //! - [`finding`]: what a check has found
 //! - [`webhook`]: whether the API server asks the operator, and would believe it
 
+mod broker;
 mod checks;
 mod finding;
 mod webhook;
@@ -30,6 +32,7 @@ use kube::{
 };
 
 use self::{
+    broker::Broker,
     finding::{Finding, Grade},
     webhook::Webhook,
 };
@@ -87,8 +90,9 @@ async fn examine(client: &Client, namespace: &str) -> Result<Vec<Finding>> {
     ];
     findings.extend(checks::version(&installation));
     findings.extend(leader(client, &installation).await);
-    findings.push(Box::pin(may_do(client, &installation)).await);
+    findings.extend(Box::pin(may_do(client, &installation)).await);
     findings.extend(Box::pin(webhook::examine(client, &installation)).await);
+    findings.extend(Box::pin(broker::examine(client, &installation)).await);
     findings.extend(checks::unheeded(&installation));
     let shim = installation.shim(client).await.map_err(|error| error.to_string());
     findings.push(checks::shim(shim, installation.job_namespace()));
@@ -114,7 +118,7 @@ async fn leader(client: &Client, installation: &Installation) -> Option<Finding>
 }
 
 /// Asks about each permission of the operator's service account.
-async fn may_do(client: &Client, installation: &Installation) -> Finding {
+async fn may_do(client: &Client, installation: &Installation) -> Vec<Finding> {
     let deployment = installation.deployment();
     let template = deployment.and_then(|it| it.spec.as_ref()?.template.spec.as_ref());
     let account = template.and_then(|spec| spec.service_account_name.clone());
@@ -130,9 +134,30 @@ async fn may_do(client: &Client, installation: &Installation) -> Finding {
     if let Some(webhook) = deployment.and_then(Webhook::of) {
         asked.extend(checks::of_webhooks(&webhook, installation));
     }
+    let broker = deployment.and_then(Broker::of);
+    asked.extend(broker.iter().flat_map(|broker| broker.permissions(installation)));
     let user = format!("system:serviceaccount:{}:{account}", installation.namespace);
-    let answers: Vec<Result<bool, kube::Error>> = stream::iter(&asked)
-        .map(|attributes| is_allowed(client, &user, &installation.namespace, attributes))
+    let mut findings = match denied(client, &user, &installation.namespace, &asked).await {
+        Ok(denied) => vec![checks::permissions(&user, asked.len(), &denied)],
+        Err(finding) => return vec![finding],
+    };
+    if broker.is_some() {
+        let asked = checks::attributes(&permissions::broker_in_cluster(), "");
+        let denied = denied(client, &user, &installation.namespace, &asked).await;
+        findings.extend(denied.ok().and_then(|denied| broker::nodes(&denied)));
+    }
+    findings
+}
+
+/// What of this a service account in a namespace may not do.
+async fn denied(
+    client: &Client,
+    user: &str,
+    namespace: &str,
+    asked: &[ResourceAttributes],
+) -> Result<Vec<ResourceAttributes>, Finding> {
+    let answers: Vec<Result<bool, kube::Error>> = stream::iter(asked)
+        .map(|attributes| is_allowed(client, user, namespace, attributes))
         .buffered(CONCURRENCY)
         .collect()
         .await;
@@ -143,11 +168,12 @@ async fn may_do(client: &Client, installation: &Installation) -> Finding {
             Ok(false) => denied.push(attributes.clone()),
             Err(error) => {
                 let problem = failed(format!("ask what {user} may do"))(error).to_string();
-                return Finding::warn("permissions", problem, "ask whoever may create SubjectAccessReviews");
+                let cure = "ask whoever may create SubjectAccessReviews";
+                return Err(Finding::warn("permissions", problem, cure));
             }
         }
     }
-    checks::permissions(&user, asked.len(), &denied)
+    Ok(denied)
 }
 
 async fn is_allowed(

@@ -106,7 +106,7 @@ fn of_registration(case: &Case<'_>, status: &mut BuildJobStatus, facts: &PodFact
 }
 
 /// Whether the agent has registered by way of the operator, if it took too long.
-pub(super) fn has_registered(status: &BuildJobStatus) -> Option<bool> {
+pub fn has_registered(status: &BuildJobStatus) -> Option<bool> {
     let condition = status.conditions.iter().find(|condition| condition.type_ == REGISTERED)?;
     Some(condition.status == "True")
 }
