@@ -40,6 +40,7 @@ mod scale;
 mod schema;
 mod security;
 mod seeing;
+mod sessions;
 mod takeover;
 mod unclustered;
 mod unstartable;
