@@ -35,6 +35,10 @@ const SHARE: [&str; 12] = [
     "workloads::a_buildkite_job_runs_in_a_job",
 ];
 
+/// The end-to-end tests that do to the cluster what others could not bear: each is run by itself, after them.
+const ALONE: [&str; 1] =
+    ["node_loss::a_job_on_a_node_that_is_lost_is_ended_and_tried_again_and_the_nodes_return_changes_nothing"];
+
 /// What to run.
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -231,6 +235,9 @@ fn with_cluster(args: &Args, passed: &mut Passed) -> Result<()> {
         let label = "running the end-to-end tests";
         passed.time("e2e", || on_stage(label, &mut end_to_end(args), (&cluster, &images), args))?;
     }
+    if args.wants(Part::E2e) && args.wants_all() {
+        passed.time("alone", || alone(args, (&cluster, &images)))?;
+    }
     if args.wants(Part::E2e) && (args.installed || args.wants_all()) {
         passed.time("installed", || installed(args, (&cluster, &images)))?;
     }
@@ -258,6 +265,13 @@ fn on_stage(
         command.env("E2E_ELASTICSEARCH", deps::elasticsearch()?);
     }
     check(label, command)
+}
+
+/// The end-to-end tests that bear no others beside them.
+fn alone(args: &Args, stage: (&cluster::Running, &[Built])) -> Result<()> {
+    let mut command = cargo_test(&["--test", "e2e", "--", "--ignored", "--exact", "--test-threads=1"]);
+    command.args(ALONE);
+    on_stage("running end-to-end tests that bear no others beside them", &mut command, stage, args)
 }
 
 /// The end-to-end tests once more, against what Helm installs: those that are asked for, or a share of them.
@@ -349,7 +363,7 @@ mod tests {
 
     #[test]
     fn the_share_that_is_run_against_an_installation_exists() {
-        for name in SHARE {
+        for name in SHARE.iter().chain(&ALONE) {
             let (module, test) = name.split_once("::").unwrap();
             let file = workspace().join("tests/e2e/tests/e2e").join(module).with_extension("rs");
             let tests = fs::read_to_string(file).unwrap();

@@ -149,6 +149,16 @@ impl Buildkite {
         self.job_in(id, &["finished", "canceled", "timed_out", "expired"]).await
     }
 
+    /// Waits for the job that a retry rule makes of another.
+    pub async fn retried(&self, id: Uuid) -> Result<Job> {
+        eventually(&format!("job {id} is tried again"), async || {
+            let job: Value = self.call(Method::GET, &format!("jobs/{id}"), None).await?;
+            let next = job["retried_in_job_id"].as_str().context("no other job has come of it")?;
+            Ok(Some(self.job(next.parse()?).await?))
+        })
+        .await
+    }
+
     /// A job's log so far.
     pub async fn log(&self, id: Uuid) -> Result<String> {
         let log: Value = self.call(Method::GET, &format!("jobs/{id}/log?plain=true"), None).await?;

@@ -197,13 +197,13 @@ catalogue! {
 
     AgentNotRegistered: Agent, Configuration, Replaces, NEVER_RAN,
         "The agent ended before it took the job, as when Buildkite refuses its token or cannot be reached.",
-        "read the agent's last words; check the agent token, the endpoint and the pod's way to it";
+        "read the agent's last words; check the agent token, and the pod's way to the operator, where it registers, and to Buildkite";
     NotAcquired: Agent, Buildkite, Replaces, NEVER_RAN,
         "Buildkite did not give the job to the pod's agent (its exit status is 27 or 28), or another agent has the job.",
         "see in Buildkite which agent has it; let only one operator serve the queue";
     AgentLost: Agent, Cluster, Replaces, Exit::Container,
         "The agent ended while the job ran.",
-        "start the job again; Buildkite notices the lost agent by itself within minutes";
+        "start the job again; a retry rule on exit status -1 does so by itself";
     AgentOutOfMemory: Agent, Configuration, Replaces, Exit::Container,
         "A container of the operator's own, such as agent or checkout, used more memory than its limit.",
         "raise that container's memory limit below resources in pod_config";

@@ -94,9 +94,14 @@ impl From<Refusal> for Failure {
 pub(super) fn routes(path: &str, desk: Desk) -> Router {
     let register = format!("{}/register", path.trim_end_matches('/'));
     Router::new()
-        .route(&register, post(register_agent))
+        .route(&register, post(register_agent).fallback(nothing_here))
+        .fallback(nothing_here)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .with_state(desk)
+}
+
+async fn nothing_here() -> Response {
+    (StatusCode::NOT_FOUND, said("agents register here, and do nothing else")).into_response()
 }
 
 /// Room for as many registrations as may be under way at once.

@@ -66,8 +66,11 @@ struct State {
     over: BTreeSet<String>,
 }
 
+/// A session that is to be on record, whose, and who waits for it.
+type Add = (String, SessionRecord, oneshot::Sender<Result<(), NotKept>>);
+
 enum Order {
-    Add { job: String, record: SessionRecord, done: oneshot::Sender<Result<(), NotKept>> },
+    Add(Add),
     Remove,
 }
 
@@ -106,7 +109,7 @@ impl Sessions {
         let (done, answer) = oneshot::channel();
         let orders = self.shelf(&job).orders.clone();
         let gone = || NotKept::Failed(Error::Setup("the operator is about to stop".to_owned()));
-        orders.send(Order::Add { job, record, done }).map_err(|_| gone())?;
+        orders.send(Order::Add((job, record, done))).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 
@@ -159,12 +162,6 @@ struct Clerk {
     number: usize,
 }
 
-/// What is to be written.
-#[derive(Default)]
-struct Batch {
-    adds: Vec<(String, SessionRecord, oneshot::Sender<Result<(), NotKept>>)>,
-}
-
 impl Clerk {
     fn state(&self) -> MutexGuard<'_, State> {
         self.sessions.0[self.number].lock()
@@ -195,7 +192,7 @@ impl Clerk {
         let mut next = Instant::now();
         let mut due: Option<Instant> = None;
         loop {
-            let mut batch = Batch::default();
+            let mut batch = Vec::new();
             let late = async {
                 match due {
                     Some(due) => tokio::time::sleep_until(due).await,
@@ -211,13 +208,13 @@ impl Clerk {
                     due.get_or_insert_with(|| Instant::now() + LINGER);
                     continue;
                 }
-                Some(Order::Add { job, record, done }) => batch.adds.push((job, record, done)),
+                Some(Order::Add(add)) => batch.push(add),
                 None => {}
             }
             tokio::time::sleep_until(next).await;
             while let Ok(order) = orders.try_recv() {
-                if let Order::Add { job, record, done } = order {
-                    batch.adds.push((job, record, done));
+                if let Order::Add(add) = order {
+                    batch.push(add);
                 }
             }
             let failed = self.flush(batch).await;
@@ -227,11 +224,13 @@ impl Clerk {
     }
 
     /// Writes a batch, and what is over out of the record; says whether that has to be tried again.
-    async fn flush(&self, batch: Batch) -> bool {
-        let mut adds = batch.adds;
+    async fn flush(&self, mut adds: Vec<Add>) -> bool {
         for _ in 0..TRIES {
             adds = self.refuse_used(adds);
-            let Some(patch) = self.patch(&adds) else { return false };
+            let Some(patch) = self.patch(&adds) else {
+                self.keep(adds);
+                return false;
+            };
             let api = Api::<Secret>::namespaced(self.cluster.calls.clone(), &self.cluster.namespace);
             let params = PatchParams {
                 field_manager: Some(names::FIELD_MANAGER.to_owned()),
@@ -240,7 +239,7 @@ impl Clerk {
             match api.patch(&self.name, &params, &Patch::Merge(&patch)).await {
                 Ok(secret) => {
                     self.state().see(&secret);
-                    adds.into_iter().for_each(|(_, _, done)| drop(done.send(Ok(()))));
+                    self.keep(adds);
                     return false;
                 }
                 // Another replica was quicker.
@@ -256,10 +255,7 @@ impl Clerk {
     }
 
     /// Those whose attempt has no session yet; the others hear so.
-    fn refuse_used(
-        &self,
-        adds: Vec<(String, SessionRecord, oneshot::Sender<Result<(), NotKept>>)>,
-    ) -> Vec<(String, SessionRecord, oneshot::Sender<Result<(), NotKept>>)> {
+    fn refuse_used(&self, adds: Vec<Add>) -> Vec<Add> {
         let state = self.state();
         let mut seen = BTreeSet::new();
         let (used, new): (Vec<_>, Vec<_>) = adds.into_iter().partition(|(job, record, _)| {
@@ -270,8 +266,18 @@ impl Clerk {
         new
     }
 
+    /// Tells whoever waits that the session is kept. Those that there was no room for are known to this process alone.
+    fn keep(&self, adds: Vec<Add>) {
+        let mut state = self.state();
+        for (job, record, done) in adds {
+            state.records.insert(job, record);
+            // Whoever has waited may be gone.
+            let _gone = done.send(Ok(()));
+        }
+    }
+
     /// What makes the Secret what it should be; nothing if there is nothing to change.
-    fn patch(&self, adds: &[(String, SessionRecord, oneshot::Sender<Result<(), NotKept>>)]) -> Option<Value> {
+    fn patch(&self, adds: &[Add]) -> Option<Value> {
         let state = self.state();
         let room = MAX_RECORDS.saturating_sub(state.records.len());
         if adds.len() > room {
@@ -303,7 +309,7 @@ impl Clerk {
 }
 
 /// Tells whoever waits that nothing was written.
-fn fail(adds: Vec<(String, SessionRecord, oneshot::Sender<Result<(), NotKept>>)>, error: &Error) -> bool {
+fn fail(adds: Vec<Add>, error: &Error) -> bool {
     let error = bk_ops::report::one_line(error);
     tracing::warn!(error, agents = adds.len(), "cannot write down sessions of agents");
     adds.into_iter()

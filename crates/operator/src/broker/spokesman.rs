@@ -1,8 +1,12 @@
 //! Ends jobs for agents that cannot, with the sessions that they have left.
 
-use std::time::Duration;
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
-use bk_api::{BuildJob, Verdict};
+use bk_api::{BuildJob, Verdict, VerdictCode};
 use bk_buildkite::{
     Registrar, Session,
     session::{End, Finished, group},
@@ -23,11 +27,13 @@ pub(crate) struct Spokesman {
     sessions: Option<Sessions>,
     registrar: Registrar,
     tenure: Option<Tenure>,
+    /// Agents that were not who they said, by their ids.
+    exposed: Arc<Mutex<HashSet<String>>>,
 }
 
 impl Spokesman {
     pub(super) fn new(sessions: Option<Sessions>, registrar: Registrar) -> Self {
-        Self { sessions, registrar, tenure: None }
+        Self { sessions, registrar, tenure: None, exposed: Arc::default() }
     }
 
     /// The same; nothing is said any more once the Lease may be somebody else's.
@@ -93,25 +99,31 @@ impl Spokesman {
         }
     }
 
-    /// Looks whether the agent of a pod has registered from where the pod is, now that this is known; if not, it was somebody else, who is sent away.
+    /// Looks whether the agent of a pod has registered from where the pod is, now that this is known; if not, it was somebody else, whose session
+    /// ends, and the job with it. The one-time token stays used.
     pub(crate) fn compare(&self, job_uuid: &str, attempt: u32, facts: &PodFacts) {
         let Some(record) = self.sessions.as_ref().and_then(|sessions| sessions.get(job_uuid)) else { return };
         let (Some(address), Some(known)) = (&record.address, &facts.addresses) else { return };
         let is_it = address.parse().is_ok_and(|address| known.contains(&address));
-        if is_it || record.attempt != attempt {
+        let mut exposed = self.exposed.lock().unwrap_or_else(PoisonError::into_inner);
+        if is_it || record.attempt != attempt || !exposed.insert(record.agent.clone()) {
             return;
         }
         tracing::error!(
             pod = facts.name,
             address,
-            "somebody else has registered as a pod's agent, and is disconnected"
+            "somebody else has registered as a pod's agent: its session ends"
         );
-        let (speaker, job) = (self.clone(), job_uuid.to_owned());
+        let (speaker, Ok(job)) = (self.clone(), job_uuid.parse()) else { return };
+        let message = format!("somebody at {address}, where its pod is not, registered as the job's agent");
+        let verdict = Verdict::new(VerdictCode::AgentLost, message);
         tokio::spawn(async move {
-            if let Ok(session) = speaker.of(&record) {
-                session.disconnect().await;
+            if let Err(error) = speaker.end(job, &record, &verdict).await {
+                tracing::error!(
+                    error = bk_ops::report::one_line(&error),
+                    "cannot end the session of somebody else"
+                );
             }
-            speaker.forget_record(&job, &record);
         });
     }
 

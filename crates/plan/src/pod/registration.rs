@@ -22,13 +22,11 @@ pub const AUDIENCE: &str = "buildkite-operator";
 pub const AUTHORITY_FILE: &str = "ca.crt";
 
 const TRUST_VOLUME: &str = "buildkite-broker";
-const TRUST_DIRECTORY: &str = "/buildkite/broker";
+/// Where the agent looks for authorities by itself, besides its image's own. A variable that names another place would reach the command.
+const TRUST_FILE: &str = "/etc/ssl/certs/buildkite-operator-broker.crt";
 const PROOF_VOLUME: &str = "buildkite-broker-proof";
 const PROOF_DIRECTORY: &str = "/buildkite/broker-proof";
 const PROOF_FILE: &str = "token";
-
-/// Directories in which the agent looks for authorities besides the file that its image has: those that images have, and ours.
-const TRUSTED: &str = "/etc/ssl/certs:/etc/pki/tls/certs:/buildkite/broker";
 
 /// Whom a token is shown in place of one that only the operator can make.
 const UNSEALED: &str = "made-when-the-pod-is-created";
@@ -48,9 +46,6 @@ pub(super) fn variables(
         return vec![endpoint(&settings.endpoint), agent_token(settings)];
     };
     let mut vars = vec![endpoint(&broker.url), env(TOKEN_KEY, ticket(job, buildkite, attempt, broker))];
-    if broker.has_authority {
-        vars.push(env("SSL_CERT_DIR", TRUSTED));
-    }
     if needs_proof(settings) {
         vars.push(env("BUILDKITE_SHIM_PROOF", format!("{PROOF_DIRECTORY}/{PROOF_FILE}")));
     }
@@ -87,7 +82,8 @@ pub(super) fn volumes(settings: &PodSettings) -> Vec<(Volume, VolumeMount)> {
         let name = broker.name.clone();
         let config_map = Some(ConfigMapVolumeSource { name, ..ConfigMapVolumeSource::default() });
         let volume = Volume { name: TRUST_VOLUME.to_owned(), config_map, ..Volume::default() };
-        (volume, mount(TRUST_VOLUME, TRUST_DIRECTORY, Some(true)))
+        let sub_path = Some(AUTHORITY_FILE.to_owned());
+        (volume, VolumeMount { sub_path, ..mount(TRUST_VOLUME, TRUST_FILE, Some(true)) })
     });
     let proof = needs_proof(settings).then(|| {
         let token = ServiceAccountTokenProjection {

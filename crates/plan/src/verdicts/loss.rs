@@ -16,6 +16,9 @@ const UNEXPLAINED: &str = "the cluster took its pod away and does not say why";
 /// What the agent ends with when Buildkite refuses to give it the job, or has the job wait for others.
 const REFUSED: [i32; 2] = [27, 28];
 
+/// What a container ends with when its agent is gone, or has cancelled the job.
+const ABANDONED: i32 = 255;
+
 /// What a container ends with that is killed.
 const KILLED: i32 = 137;
 
@@ -29,7 +32,8 @@ pub fn lost(facts: Option<&PodFacts>) -> Verdict {
         verdict = Verdict::new(VerdictCode::AgentLost, verdict.message);
     }
     verdict.message = while_running(&verdict.message);
-    if let Some((_, status)) = facts.first_failure() {
+    // A container whose agent is gone says nothing about its command.
+    if let Some((_, status)) = facts.first_failure().filter(|(_, status)| *status != ABANDONED) {
         verdict = verdict.of_container(status);
     }
     evidence::from(facts, verdict)

@@ -298,7 +298,7 @@ fn while_it_runs(#[case] scene: Scene, #[case] expected: &str) {
     evicted(pod(ended(137, 20), running())), Some((Finished, 21)), 21, "write Failed Evicted 137; notify Evicted"
 )]
 #[case::evicted_and_cancelled_by_its_agent(
-    evicted(pod(ended(255, 20), running())), Some((Finished, 21)), 21, "write Failed Evicted 255; notify Evicted"
+    evicted(pod(ended(255, 20), running())), Some((Finished, 21)), 21, "write Failed Evicted -1; notify Evicted"
 )]
 #[case::evicted_after_it_had_failed(
     evicted(pod(ended(3, 20), running())), Some((Finished, 21)), 21, "write Failed CommandFailed 3"

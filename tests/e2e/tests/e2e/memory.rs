@@ -1,7 +1,7 @@
 //! Containers that use more memory than their limit, and a kernel that really kills them.
 
 use anyhow::ensure;
-use bk_e2e::{SAY_WHEN, World, eventually, run::PROMPT, scenario};
+use bk_e2e::{SAY_WHEN, World, eventually, scenario};
 
 /// Grows until it is killed.
 const GROW: &str = "tail /dev/zero";
@@ -32,10 +32,10 @@ async fn a_command_that_runs_out_of_memory_says_so_at_once() {
 }
 
 /// The kernel takes the shim first, and the container with it: the memory is in files, so that no process is larger than
-/// others, and the shim offers itself. Nobody tells the agent, which misses the container after half a minute; Buildkite
-/// hears of it long before.
+/// others, and the shim offers itself. Nobody tells the agent, which misses the container after half a minute; the operator
+/// ends the job for it long before.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_container_that_is_killed_with_its_shim_is_reported_before_the_agent_misses_it() {
+async fn a_container_that_is_killed_with_its_shim_ends_the_job_before_the_agent_misses_it() {
     scenario(async |world| {
         let _operator = world.operator().await?;
         let command =
@@ -53,9 +53,8 @@ async fn a_container_that_is_killed_with_its_shim_is_reported_before_the_agent_m
             .assert_prompt("it began to grow", end.said_at("container-0"));
         let told = end.job.events.iter().filter(|event| event.detail.is_some()).count();
         assert_eq!(told, 1, "Buildkite is told once: {end:?}");
-        let ended = end.status.finished_at.as_ref().expect("every end has a time").0;
-        let took = ended.duration_since(end.said_at("container-0"));
-        assert!(took > PROMPT, "the agent has noticed by itself after {took:#}: {end:?}");
+        // The agent would end it half a minute later, and with a status that says nothing.
+        end.assert_exit_status(137);
         Ok(())
     })
     .await;

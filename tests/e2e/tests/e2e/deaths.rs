@@ -1,0 +1,80 @@
+//! Agents that die with their pods, or without them: the operator ends their jobs for them, in seconds and with the true reason.
+
+use anyhow::{Context, Result};
+use bk_e2e::{World, run::PROMPT, scenario};
+use jiff::Timestamp;
+use rstest::rstest;
+
+/// A step whose command runs until it is stopped, and that is tried again if its agent is lost.
+const RETRIED: &str = "{command: 'echo on its way; sleep 600', retry: {automatic: [{exit_status: -1, signal_reason: agent_stop, limit: 1}]}}";
+const UNDER_WAY: &str = "on its way\r\n";
+
+/// What kills an agent.
+#[derive(Clone, Copy, Debug)]
+enum Blow {
+    /// Its process.
+    AgentKilled,
+    /// Its pod, at once and for good.
+    ForceDeleted,
+}
+
+fn strike(world: &World, blow: Blow, pod: &str) -> Result<()> {
+    let kill = "for dir in /proc/[0-9]*; do [ \"$(cat $dir/comm)\" != buildkite-agent ] || kill -9 ${dir#/proc/}; done";
+    match blow {
+        // The shell may be killed with the container.
+        Blow::AgentKilled => {
+            drop(world.cluster.try_kubectl(&["exec", pod, "-c", "agent", "--", "sh", "-c", kill], None)?)
+        }
+        Blow::ForceDeleted => {
+            world.cluster.kubectl(&["delete", "pod", pod, "--force", "--grace-period=0"], None)?;
+        }
+    }
+    Ok(())
+}
+
+#[rstest]
+#[case::the_agent_is_killed(Blow::AgentKilled, "AgentLost")]
+#[case::the_pod_is_deleted_by_force(Blow::ForceDeleted, "PodDeleted")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_agent_dies_is_ended_at_once_and_tried_again(#[case] blow: Blow, #[case] code: &str) {
+    scenario(async |world| {
+        let _operator = world.operator().await?;
+        let run = world.submit(RETRIED).await?;
+        run.output(UNDER_WAY).await?;
+        let pod = run.pod(1).await?.metadata.name.context("it has a name")?;
+        let struck = Timestamp::now();
+        strike(world, blow, &pod)?;
+        let job = world.buildkite.ended(run.id).await?;
+        let took = Timestamp::now().duration_since(struck);
+        assert!(took <= PROMPT, "it took {took:#}: {job:?}");
+        assert_eq!((job.job_state.as_str(), job.exit_status), ("finished", Some(-1)), "{job:?}");
+        assert_eq!(job.signal_reason.as_deref(), Some("agent_stop"), "{job:?}");
+        let log = world.buildkite.log_with(run.id, "The job was ended by buildkite-operator").await?;
+        assert!(log.contains(UNDER_WAY.trim()) && log.contains(code), "{log}");
+        let next = world.buildkite.retried(run.id).await?;
+        assert_ne!(next.id, run.id);
+        world.buildkite.cancel(next.id).await?;
+        let end = run.end().await?;
+        end.assert_failed(code).assert_told(code);
+        Ok(())
+    })
+    .await;
+}
+
+/// The last word is the agent's if it has spoken: what comes second changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_its_agent_has_ended_stays_as_it_is() {
+    scenario(async |world| {
+        let _operator = world.operator().await?;
+        let run = world.submit("{command: ./hello.sh}").await?;
+        let job = world.buildkite.ended(run.id).await?;
+        let pod = run.pod(1).await?.metadata.name.context("it has a name")?;
+        // It may be gone already.
+        drop(world.cluster.try_kubectl(&["delete", "pod", &pod, "--force", "--grace-period=0"], None)?);
+        world.cluster.no_pods().await?;
+        let later = world.buildkite.job(run.id).await?;
+        assert_eq!((later.exit_status, later.signal_reason), (Some(0), None), "{job:?}");
+        Ok(())
+    })
+    .await;
+}
