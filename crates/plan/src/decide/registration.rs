@@ -16,7 +16,7 @@ pub(super) fn is_due(case: &Case<'_>, facts: &PodFacts) -> bool {
 
 /// How long the agent may still take to register without anybody hearing of it.
 pub(super) fn until_missed(case: &Case<'_>, facts: &PodFacts) -> Option<SignedDuration> {
-    is_due(case, facts).then(|| left(case, facts)).filter(|left| left.is_positive())
+    is_due(case, facts).then(|| left(case, facts)).filter(SignedDuration::is_positive)
 }
 
 /// What the job waits for if its agent should have registered by now.
