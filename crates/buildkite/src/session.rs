@@ -144,7 +144,8 @@ impl Session {
         self.write(job, words, BEHIND_ALL).await
     }
 
-    /// Ends a job that the agent has. If it has ended before, nothing changes.
+    /// Ends a job that the agent has. If it has ended before, nothing changes. It is tried once: a repetition could not tell its own first try from
+    /// somebody else's end.
     pub async fn finish(&self, job: Uuid, end: &End, chunks_failed_count: u64) -> Result<Finished, Error> {
         let finished = FinishedJob {
             exit_status: end.exit_status.to_string(),
@@ -154,8 +155,9 @@ impl Session {
             chunks_failed_count,
             ignore_agent_in_dispatches: true,
         };
-        match self.call("finish the job", Method::PUT, &format!("jobs/{job}/finish"), Some(&finished)).await {
-            Ok(()) => Ok(Finished::Now),
+        let request = self.request(Method::PUT, &format!("jobs/{job}/finish")).json(&finished);
+        match send("finish the job", &self.endpoint, request).await {
+            Ok(_) => Ok(Finished::Now),
             Err(error) if error.is_settled() || error.is_refusal() => {
                 tracing::debug!(error = %bk_ops::report::one_line(&error), "Buildkite has settled the job already");
                 Ok(Finished::Settled)
@@ -249,7 +251,7 @@ mod tests {
     #[test]
     fn sessions_do_not_print_their_tokens() {
         let session = Session {
-            http: reqwest::Client::new(),
+            http: bk_ops::http::client("test", std::time::Duration::from_secs(1)).unwrap(),
             endpoint: "http://buildkite".to_owned(),
             token: bearer("secret").unwrap(),
         };

@@ -4,6 +4,7 @@ use uuid::Uuid;
 
 use crate::{
     agent::RegisterAgent,
+    client::retry,
     credentials::Credentials,
     error::Error,
     session::{End, Finished, Registrar, Session, group},
@@ -59,5 +60,6 @@ async fn take_and_end(session: &Session, job: Uuid, end: &FinishJob) -> Result<F
         tracing::warn!(error = %bk_ops::report::one_line(error), "the job's log does not say why it ends");
     });
     let end = End { exit_status: end.exit_status, signal_reason: SIGNAL_REASON.to_owned(), ..End::default() };
-    holder.finish(job, &end, u64::from(failed.is_err())).await
+    let failed = u64::from(failed.is_err());
+    retry(|| holder.finish(job, &end, failed)).await
 }

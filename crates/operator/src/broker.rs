@@ -6,7 +6,7 @@
 //! - [`args`]: where to listen, and how pods get there
 //! - [`identity`], [`keeper`]: certificate, authority and the key of one-time tokens
 //! - [`trust`]: how pods come to trust the authority
-//! - [`server`]: registrations
+//! - [`server`][]: registrations
 //! - [`sessions`]: what is kept of them
 //! - [`spokesman`]: ending jobs for their agents
 

@@ -156,6 +156,10 @@ fn substitutes(world: &World) -> Result<Vec<(String, String)>> {
         here("--namespace buildkite ", &format!("--namespace {namespace} ")),
         here("--namespace buildkite\n", &format!("--namespace {namespace}\n")),
         here("namespace: buildkite\n", &format!("namespace: {namespace}\n")),
+        here(
+            "buildkite-operator-broker.buildkite.svc",
+            &format!("buildkite-operator-broker.{namespace}.svc"),
+        ),
         here("registry.example.com/ci/buildkite-agent:dev", &environment.agent_image),
         here("registry.example.com/ci/buildkite-operator:dev", &environment.operator_image),
         here("registry.example.com/ci/buildkite-operator", repository),

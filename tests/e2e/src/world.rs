@@ -192,10 +192,13 @@ impl World {
         self.operator_given(None, [format!("--queue={QUEUE}"), format!("--lease={LEASE}")]).await
     }
 
-    /// Starts the operator on the default queue as an installation does: as a replica of a Deployment, with a Lease.
+    /// Starts the operator on the default queue as an installation does: as a replica of a Deployment, with a Lease. Of several at once, the first
+    /// is where agents register.
     pub async fn installed_operator(&self) -> Result<Operator> {
+        let is_first = std::net::TcpListener::bind(self.broker).is_ok();
         let flags = [format!("--queue={QUEUE}"), format!("--lease={LEASE}"), format!("--deployment={LEASE}")];
-        self.operator_given(None, flags).await
+        let broker = is_first.then(|| self.broker_flags()).into_iter().flatten();
+        self.operator_given(None, flags.into_iter().chain(broker)).await
     }
 
     /// Who holds the Lease of the replicas, if anybody.

@@ -86,14 +86,13 @@ pub(super) fn renewed(secret: &Secret, host: &str, now: Timestamp) -> Result<Sec
     let kept = text(&secret, AUTHORITY_KEY).and_then(|pem| KeyPair::from_pem(&pem).ok());
     let kept = kept.filter(|_| text(&secret, AUTHORITY_CERTIFICATE).is_some());
     let authority = certificates::authority(AUTHORITY, now, now + AUTHORITY_LIFE);
-    let authority_key = match kept {
-        Some(key) => key,
-        None => {
-            let key = KeyPair::generate()?;
-            put(&mut secret, AUTHORITY_CERTIFICATE, authority.self_signed(&key)?.pem().into_bytes());
-            put(&mut secret, AUTHORITY_KEY, key.serialize_pem().into_bytes());
-            key
-        }
+    let authority_key = if let Some(key) = kept {
+        key
+    } else {
+        let key = KeyPair::generate()?;
+        put(&mut secret, AUTHORITY_CERTIFICATE, authority.self_signed(&key)?.pem().into_bytes());
+        put(&mut secret, AUTHORITY_KEY, key.serialize_pem().into_bytes());
+        key
     };
     let (key, until) = (KeyPair::generate()?, now + LIFE);
     let own = of_days(CertificateParams::new([host.to_owned()])?, now, until);

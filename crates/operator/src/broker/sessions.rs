@@ -115,13 +115,13 @@ impl Sessions {
 
     /// Forgets the session of a BuildJob's agent.
     pub(crate) fn remove(&self, job: &str, build_job: &str) {
-        let shelf = self.shelf(job);
-        let mut state = shelf.lock();
+        let kept_in = self.shelf(job);
+        let mut state = kept_in.lock();
         if state.records.get(job).is_some_and(|record| record.build_job == build_job) {
             state.records.remove(job);
             state.over.insert(job.to_owned());
             // The writer is gone only while the process ends.
-            let _ending = shelf.orders.send(Order::Remove);
+            let _ending = kept_in.orders.send(Order::Remove);
         }
     }
 
@@ -262,7 +262,9 @@ impl Clerk {
             let same = |other: &SessionRecord| other.is_of(&record.build_job, record.attempt);
             state.records.get(job).is_some_and(same) || !seen.insert(job.clone())
         });
-        used.into_iter().for_each(|(_, _, done)| drop(done.send(Err(NotKept::Used))));
+        for (_, _, done) in used {
+            let _gone = done.send(Err(NotKept::Used));
+        }
         new
     }
 
@@ -312,7 +314,105 @@ impl Clerk {
 fn fail(adds: Vec<Add>, error: &Error) -> bool {
     let error = bk_ops::report::one_line(error);
     tracing::warn!(error, agents = adds.len(), "cannot write down sessions of agents");
-    adds.into_iter()
-        .for_each(|(_, _, done)| drop(done.send(Err(NotKept::Failed(Error::Setup(error.clone()))))));
+    for (_, _, done) in adds {
+        let _gone = done.send(Err(NotKept::Failed(Error::Setup(error.clone()))));
+    }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::api_server::{ApiServer, refusal};
+
+    const JOB: &str = "0198f0a0-0000-7000-8000-000000000001";
+
+    fn record(agent: &str, attempt: u32) -> SessionRecord {
+        SessionRecord {
+            build_job: "b".to_owned(),
+            attempt,
+            agent: agent.to_owned(),
+            token: "t".to_owned(),
+            endpoint: None,
+            address: None,
+        }
+    }
+
+    fn held(version: u64, records: &[(&str, SessionRecord)]) -> Value {
+        let entry = |(job, record): &(&str, SessionRecord)| {
+            ((*job).to_owned(), json!(ByteString(serde_json::to_vec(record).unwrap())))
+        };
+        let data: serde_json::Map<String, Value> = records.iter().map(entry).collect();
+        json!({ "metadata": { "name": "s", "resourceVersion": version.to_string() }, "data": data })
+    }
+
+    fn start(server: &ApiServer) -> Sessions {
+        Sessions::start(&server.cluster, "broker", &CancellationToken::new())
+    }
+
+    #[tokio::test]
+    async fn sessions_that_come_together_are_written_together_and_each_once() {
+        let server = ApiServer::start(|call, before| match call.method.as_str() {
+            "PATCH" => {
+                let mut secret = call.body.clone();
+                secret["metadata"]["resourceVersion"] = json!((before + 10).to_string());
+                (200, secret)
+            }
+            _ => refusal(404, "NotFound"),
+        })
+        .await;
+        let sessions = start(&server);
+        // All of one Secret: their last characters add up to the same.
+        let jobs = ["a", "b", "c"].map(|first| format!("{first}{}", &JOB[1..]));
+        sessions.add(jobs[0].clone(), record("1", 0)).await.unwrap();
+        let (one, two, again) = tokio::join!(
+            sessions.add(jobs[1].clone(), record("2", 0)),
+            sessions.add(jobs[2].clone(), record("3", 0)),
+            sessions.add(jobs[0].clone(), record("4", 0)),
+        );
+        assert!(one.is_ok() && two.is_ok() && matches!(again, Err(NotKept::Used)));
+        let writes = server.calls().into_iter().filter(|call| call.method == "PATCH").count();
+        assert_eq!(writes, 2);
+        sessions.add(jobs[0].clone(), record("5", 1)).await.unwrap();
+        assert_eq!(sessions.get(&jobs[0]).unwrap().agent, "5", "another attempt takes its place");
+        sessions.remove(&jobs[0], "another");
+        assert!(sessions.get(&jobs[0]).is_some(), "of another BuildJob");
+        sessions.remove(&jobs[0], "b");
+        assert!(sessions.get(&jobs[0]).is_none());
+    }
+
+    #[tokio::test]
+    async fn of_two_replicas_only_one_registers_an_attempt() {
+        let server = ApiServer::start(|call, _| match call.method.as_str() {
+            "PATCH" => refusal(409, "Conflict"),
+            _ => (200, json!({ "metadata": { "resourceVersion": "7" }, "items": [held(7, &[(JOB, record("other", 0))])] })),
+        })
+        .await;
+        let sessions = start(&server);
+        assert!(matches!(sessions.add(JOB.to_owned(), record("mine", 0)).await, Err(NotKept::Used)));
+        assert_eq!(sessions.get(JOB).unwrap().agent, "other");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_written_down_is_not_kept() {
+        let server = ApiServer::start(|_, _| refusal(403, "Forbidden")).await;
+        let sessions = start(&server);
+        assert!(matches!(sessions.add(JOB.to_owned(), record("mine", 0)).await, Err(NotKept::Failed(_))));
+        assert!(sessions.get(JOB).is_none());
+    }
+
+    #[test]
+    fn an_older_version_changes_nothing() {
+        let secret =
+            |version, records: &[_]| serde_json::from_value::<Secret>(held(version, records)).unwrap();
+        let mut state = State::default();
+        state.see(&secret(7, &[(JOB, record("new", 1))]));
+        state.see(&secret(6, &[(JOB, record("old", 0))]));
+        assert_eq!(state.records[JOB].agent, "new");
+        state.over.insert(JOB.to_owned());
+        state.see(&secret(8, &[(JOB, record("new", 1))]));
+        assert!(state.records.is_empty() && state.over.contains(JOB), "it is over, and still on record");
+        state.see(&secret(9, &[]));
+        assert!(state.over.is_empty());
+    }
 }

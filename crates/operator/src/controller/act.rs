@@ -302,7 +302,11 @@ async fn end_for_agent(context: &Context, job: &BuildJob, verdict: &Verdict) -> 
         // Somebody else has it by now, or nobody.
         return Ok(Progress::Unsettled);
     };
-    let finished = context.spokesman.end(uuid, &record, verdict).await?;
+    let finished = context.spokesman.end(uuid, &record, verdict).await;
+    // What Buildkite said before may not be true any more, whatever came of it.
+    let is_settled = matches!(finished, Ok(Finished::Settled));
+    context.recalls.note(job, |recall| recall.spoke(record.attempt, Timestamp::now(), is_settled));
+    let finished = finished?;
     context.telemetry.metrics.broker.ended(verdict.code.as_str(), finished == Finished::Settled);
     tracing::info!(verdict = verdict.code.as_str(), ?finished, "ended the job for its agent");
     Ok(match finished {

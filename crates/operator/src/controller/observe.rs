@@ -49,6 +49,8 @@ pub(super) async fn observe<'a>(
     let creation = recall.creation(job.status_or_default().attempt);
     let Workload { pod, batch_job } = workload::find(context, job, recall).await?;
     let remote = uuid(job).and_then(|uuid| context.remote.get(job, uuid));
+    let remote = remote.filter(|remote| recall.still_counts(remote));
+    let can_speak = recall.can_speak(job.status_or_default().attempt);
     let node = nodes::of(context, pod.as_ref()).await?;
     let mut seen = Observation {
         job: Cow::Borrowed(job),
@@ -60,7 +62,7 @@ pub(super) async fn observe<'a>(
         explained: recall.explained().cloned(),
         creation,
         remote,
-        has_session: context.spokesman.session(job).is_some(),
+        has_session: can_speak && context.spokesman.session(job).is_some(),
         node,
         surroundings: Surroundings::default(),
         unreadable: None,

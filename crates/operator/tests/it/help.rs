@@ -150,6 +150,16 @@ fn options_of_run() {
           --webhook-certs <DIR>     Directory with a certificate of yours, tls.crt and tls.key, as
                                     cert-manager makes it [default: the operator makes one] [env:
                                     BUILDKITE_WEBHOOK_CERTS]
+          --broker-listen <ADDR>    Where agents in job pods register with one-time tokens, such as
+                                    0.0.0.0:8444 [default: nowhere, they have the agent token] [env:
+                                    BUILDKITE_BROKER_LISTEN]
+          --broker-url <URL>        How job pods reach it, such as
+                                    `https://buildkite-operator-broker.buildkite.svc:8444/v3`; with
+                                    `http` in place of `https` it has no certificate [env:
+                                    BUILDKITE_BROKER_URL]
+          --broker-name <NAME>      Secret in the operator's namespace with its certificate and its key;
+                                    those with the sessions of agents are called after it [env:
+                                    BUILDKITE_BROKER_NAME] [default: buildkite-operator-broker]
           --log-format <FORMAT>     Format of log lines [env: LOG_FORMAT] [default: human] [possible
                                     values: human, json]
           --log-level <FILTER>      What to log: a level (error, warn, info, debug, trace) or filters

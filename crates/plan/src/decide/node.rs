@@ -6,6 +6,9 @@ use jiff::SignedDuration;
 use super::{Action, Case, Decision, ladder, start};
 use crate::{facts::PodFacts, remote::RemoteState, verdicts};
 
+/// How soon to ask again for an eviction: a budget of the cluster's may be against it for now.
+const AGAIN: SignedDuration = SignedDuration::from_secs(5);
+
 /// What the node's state leads to, if it leads to anything.
 pub(super) fn heed(case: &Case<'_>, facts: &PodFacts) -> Option<Decision> {
     if let Some(left) = until_lost(case) {
@@ -48,8 +51,6 @@ fn leave(case: &Case<'_>, facts: &PodFacts) -> Option<Decision> {
     node.leaving.as_ref().filter(|_| !facts.is_deleting())?;
     let mut decision = start::decide(case, facts);
     decision.actions.push(Action::EvictPod { name: facts.name.clone(), uid: facts.uid.clone() });
-    // A budget of the cluster's may be against it for now.
-    const AGAIN: SignedDuration = SignedDuration::from_secs(5);
     decision.look_again = Some(decision.look_again.map_or(AGAIN, |look| look.min(AGAIN)));
     Some(decision)
 }

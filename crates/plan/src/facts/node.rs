@@ -34,7 +34,7 @@ impl NodeFacts {
     /// Reads the facts off a node. These taints count besides those that are known.
     pub fn of(node: &Node, taints: &[String]) -> Self {
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
-        let ready = conditions.filter(|condition| condition.type_ == "Ready").last();
+        let ready = conditions.rev().find(|condition| condition.type_ == "Ready");
         let silent = ready.filter(|ready| ready.status == "Unknown");
         let is_known = |key: &str| LEAVING.contains(&key) || taints.iter().any(|own| own == key);
         let set = node.spec.iter().flat_map(|spec| spec.taints.iter().flatten());

@@ -4,6 +4,7 @@
 
 mod admission;
 mod agents;
+mod broker;
 mod budget;
 mod buildkite_jobs;
 mod cancel;
@@ -13,6 +14,7 @@ mod company;
 mod configuration;
 mod containers;
 mod credentials;
+mod deaths;
 mod documents;
 mod environments;
 mod images;
@@ -25,6 +27,7 @@ mod logs;
 mod losses;
 mod memory;
 mod mirrors;
+mod node_loss;
 mod outages;
 mod pipelines;
 mod placement;

@@ -9,7 +9,11 @@ use rstest::rstest;
 use crate::rules;
 
 /// The permissions of an installation.
-const RBAC: &str = include_str!("../../../../deploy/rbac.yaml");
+const RBAC: &str = concat!(
+    include_str!("../../../../deploy/rbac.yaml"),
+    "\n---\n",
+    include_str!("../../../../deploy/broker.yaml")
+);
 
 #[rstest]
 #[case::as_a_volume(
@@ -49,13 +53,16 @@ async fn a_command_has_no_token_of_the_cluster() {
 }
 
 /// What an operator in trouble does, and this one is in none. The client library patches an Event that happens again.
-const IN_TROUBLE: [(&str, &str); 5] = [
+const IN_TROUBLE: [(&str, &str); 7] = [
     ("events", "patch"),
     // Asked for when a cache does not show what should be there.
     ("buildjobs", "get"),
     ("pods", "get"),
     ("jobs", "get"),
     ("buildenvironments", "get"),
+    // Asked for before a job is ended because its node is silent, or moved because it is about to go.
+    ("nodes", "get"),
+    ("pods/eviction", "create"),
 ];
 
 /// Jobs of every kind: from a queue and by hand, in pods and in Jobs, with a template and an environment, that pass and fail.
