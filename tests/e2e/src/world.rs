@@ -170,7 +170,7 @@ impl World {
         self.operator_with(QUEUE, Some(&proxy.url)).await
     }
 
-    /// Starts the operator on the default queue with an agent token of its own, whatever the Secret holds.
+    /// Starts the operator on the default queue with an agent token of its own, whatever the Secret holds from which agents have theirs.
     pub async fn operator_with_token(&self) -> Result<Operator> {
         let token = format!("--agent-token={}", self.buildkite.agent_token);
         self.operator_given(None, [format!("--queue={QUEUE}"), token].into_iter().chain(self.broker_flags()))
@@ -192,13 +192,10 @@ impl World {
         self.operator_given(None, [format!("--queue={QUEUE}"), format!("--lease={LEASE}")]).await
     }
 
-    /// Starts the operator on the default queue as an installation does: as a replica of a Deployment, with a Lease. Of several at once, the first
-    /// is where agents register.
+    /// Starts the operator on the default queue as an installation does: as a replica of a Deployment, with a Lease.
     pub async fn installed_operator(&self) -> Result<Operator> {
-        let is_first = std::net::TcpListener::bind(self.broker).is_ok();
         let flags = [format!("--queue={QUEUE}"), format!("--lease={LEASE}"), format!("--deployment={LEASE}")];
-        let broker = is_first.then(|| self.broker_flags()).into_iter().flatten();
-        self.operator_given(None, flags.into_iter().chain(broker)).await
+        self.operator_given(None, flags.into_iter().chain(self.broker_flags())).await
     }
 
     /// Who holds the Lease of the replicas, if anybody.
@@ -257,10 +254,13 @@ impl World {
         Operator::start(&self.environment, &args, &self.log_file())
     }
 
-    /// What makes agents register by way of the operator. Of several at once, only one can be reached there.
-    pub fn broker_flags(&self) -> [String; 2] {
-        let listen = self.broker;
-        [format!("--broker-listen={listen}"), format!("--broker-url={}", self.broker_url())]
+    /// What makes agents register by way of the operator. Of several at once, the first is reached there; the pods of the others have the agent
+    /// token.
+    pub fn broker_flags(&self) -> Vec<String> {
+        if std::net::TcpListener::bind(self.broker).is_err() {
+            return Vec::new();
+        }
+        vec![format!("--broker-listen={}", self.broker), format!("--broker-url={}", self.broker_url())]
     }
 
     /// How pods reach the operator.

@@ -110,7 +110,7 @@ impl Default for PodConfig {
             operator_image: None,
             agent_token_secret: "buildkite-agent-token".to_owned(),
             agent_credentials: None,
-            registration_proof: RegistrationProof::Address,
+            registration_proof: RegistrationProof::ServiceAccount,
             workload: WorkloadKind::Pod,
             agent_delivery: AgentDelivery::Shim,
             image_check: ImageCheck::Fence,

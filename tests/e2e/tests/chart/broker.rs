@@ -115,10 +115,10 @@ fn nothing_is_left_of_a_broker_that_is_off(#[case] values: &str) {
 }
 
 #[rstest]
-#[case::as_it_is("", &["nodes"])]
-#[case::token_reviews("broker: {tokenReviews: true}", &["nodes", "tokenreviews"])]
-#[case::token_reviews_alone("broker: {tokenReviews: true, watchNodes: false}", &["tokenreviews"])]
-#[case::neither("broker: {watchNodes: false}", &[])]
+#[case::as_it_is("", &["nodes", "tokenreviews"])]
+#[case::nodes("{broker: {tokenReviews: false}, config: {pod_config: {registrationProof: address}}}", &["nodes"])]
+#[case::token_reviews("broker: {watchNodes: false}", &["tokenreviews"])]
+#[case::neither("{broker: {watchNodes: false, tokenReviews: false}, config: {pod_config: {registrationProof: address}}}", &[])]
 fn what_is_the_clusters_is_asked_for(#[case] values: &str, #[case] resources: &[&str]) {
     let objects = render(values);
     assert_eq!(in_cluster(&objects), resources);
@@ -134,7 +134,10 @@ fn what_is_the_clusters_is_asked_for(#[case] values: &str, #[case] resources: &[
 /// Webhooks see nodes, too, and have a role of their own for it.
 #[test]
 fn a_broker_and_webhooks_are_apart() {
-    let objects = render("{webhook: {enabled: true}, broker: {watchNodes: false}}");
+    let address = "config: {pod_config: {registrationProof: address}}";
+    let objects = render(&format!(
+        "{{webhook: {{enabled: true}}, broker: {{watchNodes: false, tokenReviews: false}}, {address}}}"
+    ));
     assert_eq!(only(&objects, "ClusterRole")["metadata"]["name"], "ci-buildkite-operator");
     let objects = render("webhook: {enabled: true}");
     let mut all = names(&objects);
@@ -146,15 +149,15 @@ fn a_broker_and_webhooks_are_apart() {
 /// What the configuration asks for is there, or missed at once.
 #[rstest]
 #[case::token_reviews(
-    &["config.pod_config.registrationProof=serviceAccount"],
-    Some("config.pod_config.registrationProof: serviceAccount needs broker.tokenReviews")
+    &["broker.tokenReviews=false"],
+    Some("broker.tokenReviews is needed, unless config.pod_config.registrationProof is address")
 )]
-#[case::which_are_allowed(
-    &["config.pod_config.registrationProof=serviceAccount", "broker.tokenReviews=true"],
+#[case::which_are_not_needed(
+    &["config.pod_config.registrationProof=address", "broker.tokenReviews=false"],
     None
 )]
 #[case::by_somebody_else(
-    &["config.pod_config.registrationProof=serviceAccount", "rbac.create=false"],
+    &["broker.tokenReviews=false", "rbac.create=false"],
     None
 )]
 #[case::a_broker(

@@ -141,6 +141,7 @@ async fn a_pipeline_that_looks_for_the_agent_token_finds_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_one_time_token_is_good_once_and_for_its_pod() {
     scenario(async |world| {
+        world.cluster.configure("pod_config", "registrationProof: address").await?;
         let registry = Registry::serve(&world.environment).await?;
         let _operator = world.process().await?;
         let (run, pod) = under_way(world).await?;
@@ -185,13 +186,20 @@ async fn a_one_time_token_is_good_once_and_for_its_pod() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_account_proves_who_a_pod_is() {
     scenario(async |world| {
-        world.cluster.bind_role("reviews", "system:auth-delegator").await?;
-        world.cluster.configure("pod_config", "registrationProof: serviceAccount").await?;
+        let registry = Registry::serve(&world.environment).await?;
         let _operator = world.process().await?;
-        let (run, pod) = under_way(world).await?;
-        let used = ticket(&pod)?;
-        let (status, text) = show(world, &used).await?;
-        assert_eq!((status, text.contains("has been used")), (StatusCode::UNAUTHORIZED, true), "{text}");
+        let (run, other) = under_way(world).await?;
+        let image = registry.image(Manner::Broken);
+        let step = format!("{{plugins: [{{kubernetes: {{podSpec: {{containers: [{{image: '{image}', command: ['true']}}]}}}}}}]}}");
+        let waiting = world.submit(&step).await?;
+        let unused = ticket(&waiting.pod(1).await?)?;
+        let proof = ["exec", &other.name_any(), "-c", "agent", "--", "cat", "/buildkite/broker-proof/token"];
+        let others = world.cluster.kubectl(&proof, None)?;
+        for shown in [unused.clone(), format!("{unused}!nonsense"), format!("{unused}!{}", others.trim())] {
+            let (status, text) = show(world, &shown).await?;
+            assert_eq!((status, text.contains("another pod's")), (StatusCode::UNAUTHORIZED, true), "{text}");
+        }
+        world.buildkite.cancel(waiting.id).await?;
         run.cancel().await?;
         Ok(())
     })

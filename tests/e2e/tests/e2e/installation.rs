@@ -29,7 +29,6 @@ networkPolicy:
   metricsFrom: [{namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: monitoring}}}]
   jobs: {enabled: true, ingress: [{from: [{podSelector: {}}]}]}
 webhook: {enabled: true, lookUpSecrets: true}
-broker: {tokenReviews: true}
 repoSyncer: {enabled: true}
 ";
 

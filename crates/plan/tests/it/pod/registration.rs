@@ -27,18 +27,24 @@ fn buildkite() -> BuildJob {
     ))
 }
 
-fn with_broker() -> PodSettings {
-    PodSettings { broker: Some(broker()), ..pod_settings() }
+/// Settings by which pods prove by their addresses who they are.
+fn by_address() -> PodSettings {
+    let config = PodConfig { registration_proof: RegistrationProof::Address, ..pod_settings().config };
+    PodSettings { config, ..pod_settings() }
 }
 
+fn with_broker() -> PodSettings {
+    PodSettings { broker: Some(broker()), ..by_address() }
+}
+
+/// By default they do so by their service accounts.
 fn with_proof() -> PodSettings {
-    let config = PodConfig { registration_proof: RegistrationProof::ServiceAccount, ..pod_settings().config };
-    PodSettings { config, ..with_broker() }
+    PodSettings { broker: Some(broker()), ..pod_settings() }
 }
 
 fn plain() -> PodSettings {
     let broker = BrokerAccess { url: "http://broker:8080".to_owned(), has_authority: false, ..broker() };
-    PodSettings { broker: Some(broker), ..pod_settings() }
+    PodSettings { broker: Some(broker), ..by_address() }
 }
 
 fn pod(job: &BuildJob, attempt: u32, settings: &PodSettings) -> Pod {

@@ -343,11 +343,8 @@ fn permissions_depend_on_the_proof() {
         let all = broker.permissions(&installation(&[], pod_config));
         all.into_iter().filter_map(|one| one.resource).collect::<std::collections::BTreeSet<_>>()
     };
-    assert_eq!(asked(""), ["pods", "secrets"].map(str::to_owned).into());
-    assert_eq!(
-        asked("registrationProof: serviceAccount"),
-        ["pods", "secrets", "tokenreviews"].map(str::to_owned).into()
-    );
+    assert_eq!(asked("registrationProof: address"), ["pods", "secrets"].map(str::to_owned).into());
+    assert_eq!(asked(""), ["pods", "secrets", "tokenreviews"].map(str::to_owned).into());
     assert_eq!(nodes(&[]), None);
     assert_eq!(nodes(&[ResourceAttributes::default()]).map(|finding| finding.grade), Some(Grade::Warn));
 }
