@@ -7,6 +7,7 @@
 //! - [`agents`]: the agents of pods that only seem to run
 
 mod agents;
+mod broker;
 mod calls;
 mod cold_start;
 mod command;
@@ -17,6 +18,7 @@ mod memory;
 mod meter;
 mod pods;
 mod promptness;
+mod registrations;
 mod stage;
 mod takeover;
 mod throughput;
@@ -41,17 +43,21 @@ pub(crate) enum Part {
     Kubelet,
     Promptness,
     Takeover,
+    Broker,
+    Registrations,
 }
 
 impl Part {
     /// All of them, those first that are disturbed most by what others leave behind.
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Idle,
         Self::Kubelet,
+        Self::Broker,
         Self::Promptness,
         Self::Latency,
         Self::Memory,
         Self::Takeover,
+        Self::Registrations,
         Self::Throughput,
         Self::ColdStart,
     ];
@@ -67,12 +73,16 @@ impl Part {
             Self::Kubelet => "operator-kubelet",
             Self::Promptness => "operator-promptness",
             Self::Takeover => "operator-takeover",
+            Self::Broker => "operator-broker",
+            Self::Registrations => "operator-broker-registrations",
         }
     }
 
-    /// Whether it says something about a controller. BuildJobs, verdicts and replicas that stand by are the operator's own.
+    /// Whether it says something about a controller. BuildJobs, verdicts, replicas that stand by and the broker are the operator's own.
     pub(crate) fn fits(self, command: &Command) -> bool {
-        command.is_ours() || !matches!(self, Self::ColdStart | Self::Promptness | Self::Takeover)
+        let is_general =
+            matches!(self, Self::Throughput | Self::Latency | Self::Memory | Self::Idle | Self::Kubelet);
+        command.is_ours() || is_general
     }
 
     /// Measures a controller.
@@ -86,6 +96,8 @@ impl Part {
             Self::Kubelet => kubelet::run(setup, command).await,
             Self::Promptness => promptness::run(setup, command).await,
             Self::Takeover => takeover::run(setup, command).await,
+            Self::Broker => broker::run(setup, command).await,
+            Self::Registrations => registrations::run(setup, command).await,
         }
     }
 }

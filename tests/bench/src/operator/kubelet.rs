@@ -26,10 +26,10 @@ const BURST_TARGET: Duration = Duration::from_millis(8_400);
 
 /// When what happened to a job, as Buildkite saw it.
 #[derive(Default)]
-struct Moments {
-    acquired: Option<Timestamp>,
+pub(super) struct Moments {
+    pub(super) acquired: Option<Timestamp>,
     logged: Option<Timestamp>,
-    finished: Option<Timestamp>,
+    pub(super) finished: Option<Timestamp>,
 }
 
 pub(super) async fn run(setup: &Setup, command: &Command) -> Result<Vec<Line>> {
@@ -114,7 +114,7 @@ fn one_by_one(stage: &Stage, jobs: &[Job]) -> Result<Vec<Line>> {
 }
 
 /// When each job was acquired, first logged and finished.
-fn moments(calls: &[Call]) -> HashMap<Uuid, Moments> {
+pub(super) fn moments(calls: &[Call]) -> HashMap<Uuid, Moments> {
     let mut all = HashMap::<Uuid, Moments>::new();
     for call in calls.iter().filter(|call| (200..300).contains(&call.status)) {
         let Some(job) = call.job else { continue };
