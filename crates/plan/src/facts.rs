@@ -17,7 +17,7 @@ use k8s_openapi::api::core::v1::{Pod, PodCondition, PodSpec, PodStatus};
 
 use crate::{
     broker::registration,
-    pod::{AGENT_CONTAINER, exporter_containers, managed_containers},
+    pod::{AGENT_CONTAINER, ARTIFACT_EXPORTER, exporter_containers, managed_containers},
 };
 
 pub use container::{ContainerFacts, ContainerState, Ended};
@@ -180,6 +180,11 @@ impl PodFacts {
     pub fn has_nothing_to_do(&self) -> bool {
         let ended = |containers: &[ContainerFacts]| containers.iter().all(ContainerFacts::is_ended);
         self.managed_ended() && ended(&self.beside) && ended(&self.init) && ended(&self.exporters)
+    }
+
+    /// Whether nothing uploads the job's artifacts any more, if anything did.
+    pub fn artifacts_ended(&self) -> bool {
+        self.exporters.iter().all(|exporter| exporter.name != ARTIFACT_EXPORTER || exporter.is_ended())
     }
 
     /// Whether somebody has asked for its deletion.

@@ -402,6 +402,7 @@ pub(crate) fn is_sidecar(container: &Container) -> bool {
     container.restart_policy.as_deref() == Some("Always")
 }
 
+pub(crate) use exporters::ARTIFACT_EXPORTER;
 pub use registration::{AUDIENCE, AUTHORITY_FILE};
 pub(crate) use variables::literal;
 

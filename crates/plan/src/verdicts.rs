@@ -30,7 +30,7 @@ use jiff::Timestamp;
 
 use crate::{facts::PodFacts, plugin::PluginError, pod::RenderError};
 
-pub use loss::{agent_elsewhere, lost, node_silent, not_taken, was_refused};
+pub use loss::{agent_elsewhere, lost, node_lost, not_taken, was_refused};
 pub use refusal::not_created;
 pub use registration::{by_way_of, registration_timeout, unregistered};
 pub use start::{Blocker, blocker, init_failed, start_timeout, waiting_for};

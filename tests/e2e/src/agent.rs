@@ -171,9 +171,19 @@ impl Broker {
         Ok(format!("{}!{proof}", Self::ticket(pod)?))
     }
 
+    /// A client that trusts the broker as pods do, on connections of its own.
+    fn http(&self) -> Result<reqwest::Client> {
+        Ok(bk_ops::http::direct_client("e2e", TIMEOUT, Some(self.authority.as_bytes()))?)
+    }
+
+    /// A call to it, from outside of any pod.
+    pub fn call(&self, method: Method, path: &str) -> Result<RequestBuilder> {
+        Ok(self.http()?.request(method, format!("{}/{path}", self.url)))
+    }
+
     /// Registers an agent with what its pod shows, on a connection of its own. It goes on where it is told to.
     pub async fn register(&self, shown: &str) -> Result<PlayedAgent> {
-        let http = bk_ops::http::direct_client("e2e", TIMEOUT, Some(self.authority.as_bytes()))?;
+        let http = self.http()?;
         let mut agent = PlayedAgent { http, endpoint: self.url.clone(), token: shown.to_owned() };
         // What it is called is for the operator to say.
         let answer = agent.send(agent.request(Method::POST, "register").json(&about("an agent"))).await?;

@@ -8,7 +8,7 @@ use kube::{
 };
 use serde_json::{Value, json};
 
-use crate::cluster::Cluster;
+use crate::{Run, cluster::Cluster, eventually};
 
 /// A node that only pods of the test's namespace go to. No kubelet works on it.
 pub struct PlayedNode {
@@ -75,6 +75,15 @@ impl PlayedNode {
             })
             .collect();
         self.report(pod, json!({ "phase": "Running", "startTime": now, "containerStatuses": running })).await
+    }
+
+    /// Waits until one of a job's pods is on the node.
+    pub async fn placed(&self, run: &Run<'_>) -> Result<Pod> {
+        eventually("its pod is on the node", async || {
+            let node = |pod: &Pod| pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+            Ok(run.pods().into_iter().find(|pod| node(pod).as_ref() == Some(&self.name)))
+        })
+        .await
     }
 
     /// Lets a pod that is to go be gone, as the kubelet does when its containers have ended.

@@ -123,7 +123,9 @@ impl Run<'_> {
         let calls = self.world.api_calls(self.submitted)?;
         let creations = calls.iter().filter(|call| call.verb == "create" && call.resource == "pods");
         let created = creations.filter(|call| call.code == 201).map(|call| call.at).collect();
-        let ending = Ending { detail: said.join("\n"), job, status, pods: self.pods(), created };
+        let pods = self.pods();
+        ensure!(!self.world.knows_token(&serde_json::to_string(&pods)?), "a pod knows the agent token");
+        let ending = Ending { detail: said.join("\n"), job, status, pods, created };
         self.world.note(&ending.whole())?;
         Ok(ending)
     }

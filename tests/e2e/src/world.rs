@@ -15,8 +15,11 @@ use anyhow::{Result, ensure};
 use bk_api::config::TOKEN_KEY;
 use futures::FutureExt;
 use jiff::Timestamp;
-use k8s_openapi::api::coordination::v1::Lease;
-use kube::Api;
+use k8s_openapi::api::{
+    coordination::v1::Lease,
+    core::v1::{Event, Pod},
+};
+use kube::{Api, api::ListParams};
 use tempfile::TempDir;
 
 use crate::{
@@ -50,6 +53,9 @@ impl fmt::Display for LeftOut {
 }
 
 impl std::error::Error for LeftOut {}
+
+/// What one-time tokens begin with.
+const ONE_TIME_TOKEN: &str = "bkot~";
 
 /// The file of [`World::note`].
 const NOTES: &str = "notes.txt";
@@ -105,6 +111,10 @@ async fn play(
         Err(panic) => Some(diagnose::panic_message(&*panic)),
     };
     let failure = failure.or_else(|| world.overreach().err().map(|error| format!("{error:#}")));
+    let failure = match failure {
+        None => world.indiscretion().await.err().map(|error| format!("{error:#}")),
+        failure => failure,
+    };
     if let Some(failure) = failure {
         diagnose::print(&world, &failure);
         // It has been told already.
@@ -326,6 +336,30 @@ impl World {
             refused.join("\n")
         );
         Ok(())
+    }
+
+    /// Fails if what the operator has made or said gives a token away: nobody may read the agent token anywhere, nor a one-time token outside
+    /// of its pod.
+    async fn indiscretion(&self) -> Result<()> {
+        let (client, namespace) = (self.cluster.client.clone(), &self.cluster.namespace);
+        let pods = Api::<Pod>::namespaced(client.clone(), namespace).list(&ListParams::default()).await?;
+        let events = Api::<Event>::namespaced(client, namespace).list(&ListParams::default()).await?;
+        let pods = serde_json::to_string(&pods.items)?;
+        let said = [serde_json::to_string(&events.items)?, self.operator_log()];
+        ensure!(
+            said.iter().chain([&pods]).all(|text| !self.knows_token(text)),
+            "the agent token is in a pod, an event or the operator's log"
+        );
+        ensure!(
+            said.iter().all(|text| !text.contains(ONE_TIME_TOKEN)),
+            "a one-time token is in an event or in the operator's log"
+        );
+        Ok(())
+    }
+
+    /// Whether a text gives the agent token away.
+    pub fn knows_token(&self, text: &str) -> bool {
+        text.contains(&self.buildkite.agent_token)
     }
 
     /// A directory of the test's own.

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use bk_api::{BuildJob, config::NodeLeaving};
 use bk_plan::{
-    facts::{NodeFacts, PodFacts},
+    facts::{JobPod, NodeFacts, PodFacts},
     origin::Origin,
     pod::PodSettings,
 };
@@ -24,7 +24,7 @@ use crate::{
     settings::{self, Cluster},
 };
 
-/// What is known of nodes. Those of which nothing is to be said are left out.
+/// What is known of nodes. Those of which nothing is to be said, or that no job is on, are left out.
 pub(super) struct Nodes {
     streams: Client,
     is_wanted: bool,
@@ -49,15 +49,18 @@ impl Nodes {
     }
 
     /// Takes down how a node is; answers with its name if that matters to jobs on it.
-    fn see(&self, event: watcher::Event<Node>) -> Option<String> {
-        let (watcher::Event::Apply(node) | watcher::Event::InitApply(node)) = event else {
-            if let watcher::Event::Delete(node) = event {
-                // Its pods are taken away by the cluster.
-                self.lock().remove(&node.metadata.name?);
+    fn see(&self, event: watcher::Event<Node>, now: Timestamp) -> Option<String> {
+        let facts = match event {
+            watcher::Event::Apply(node) | watcher::Event::InitApply(node) => {
+                NodeFacts::of(&node, &self.taints)
             }
-            return None;
+            watcher::Event::Delete(node) => {
+                let name = node.metadata.name?;
+                let silent_since = self.lock().get(&name).and_then(|facts| facts.silent_since);
+                NodeFacts::deleted(name, silent_since.unwrap_or(now))
+            }
+            watcher::Event::Init | watcher::Event::InitDone => return None,
         };
-        let facts = NodeFacts::of(&node, &self.taints);
         let name = facts.name.clone();
         let is_plain = facts.silent_since.is_none() && facts.leaving.is_none();
         let before = if is_plain {
@@ -79,13 +82,13 @@ pub(super) fn follow(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Bui
         let events = stream::iter(watching).flatten();
         events.flat_map(move |event| {
             let touched = match event {
-                Ok(event) => context.nodes.see(event),
+                Ok(event) => context.nodes.see(event, Timestamp::now()),
                 Err(error) => {
                     tracing::warn!(error = bk_ops::report::one_line(&error), "cannot watch nodes");
                     None
                 }
             };
-            stream::iter(touched.map(|node| on(&context, &node)).unwrap_or_default())
+            stream::iter(touched.map(|node| concerned(&context, &node)).unwrap_or_default())
         })
     })
     .flatten()
@@ -104,10 +107,13 @@ async fn may_see(api: &Api<Node>) -> bool {
     }
 }
 
-/// The BuildJobs of the pods on a node.
-fn on(context: &Context, node: &str) -> Vec<ObjectRef<BuildJob>> {
+/// The BuildJobs of the pods on a node. Deleted ones that no pod is on are forgotten: their names may never come again.
+fn concerned(context: &Context, node: &str) -> Vec<ObjectRef<BuildJob>> {
     let pods = context.pods.all();
-    let there = pods.iter().filter(|pod| pod.facts().node.as_deref() == Some(node));
+    let is_on = |pod: &JobPod, name: &str| pod.facts().node.as_deref() == Some(name);
+    let has_pods = |name: &str| pods.iter().any(|pod| is_on(pod, name));
+    context.nodes.lock().retain(|name, facts| !facts.is_deleted || has_pods(name));
+    let there = pods.iter().filter(|pod| is_on(pod, node));
     there.filter_map(|pod| Some(ObjectRef::new(pod.build_job()?).within(&context.namespace))).collect()
 }
 
@@ -122,5 +128,6 @@ pub(super) async fn of(context: &Context, pod: Option<&PodFacts>) -> Result<Opti
     }
     let api = Api::<Node>::all(context.client.clone());
     let node = api.get_opt(name).await.map_err(Error::kubernetes(format!("read node {name}")))?;
-    Ok(node.map(|node| NodeFacts::of(&node, &context.nodes.taints)))
+    let deleted = || facts.silent_since.map(|since| NodeFacts::deleted(name.to_owned(), since));
+    Ok(node.map(|node| NodeFacts::of(&node, &context.nodes.taints)).or_else(deleted))
 }

@@ -1,37 +1,42 @@
-//! While the pod's node is silent, or about to go. Without a word from the node, what the cluster does about the pod decides.
+//! While the pod's node is silent, deleted, or about to go. Without a word from the node, what the cluster does about the pod decides.
 
 use bk_api::config::NodeLeaving;
 use jiff::SignedDuration;
 
 use super::{Action, Case, Decision, ladder, start};
-use crate::{facts::PodFacts, remote::RemoteState, verdicts};
+use crate::{
+    facts::{NodeFacts, PodFacts},
+    remote::RemoteState,
+    verdicts,
+};
 
 /// How soon to ask again for an eviction: a budget of the cluster's may be against it for now.
 const AGAIN: SignedDuration = SignedDuration::from_secs(5);
 
 /// What the node's state leads to, if it leads to anything.
 pub(super) fn heed(case: &Case<'_>, facts: &PodFacts) -> Option<Decision> {
-    if let Some(left) = until_lost(case) {
-        return lose(case, facts, left);
+    if let Some((node, left)) = until_lost(case) {
+        return lose(case, facts, node, left);
     }
     leave(case, facts)
 }
 
 /// Whether the node has been silent for too long.
 pub(super) fn is_lost(case: &Case<'_>) -> bool {
-    until_lost(case).is_some_and(|left| !left.is_positive())
+    until_lost(case).is_some_and(|(_, left)| !left.is_positive())
 }
 
-/// How long the node may still be silent, if it is, and if it matters: whoever cannot speak for the agent can do nothing about its job, and a pod
+/// The node, and how long it may still be silent, if it is, and if it matters: whoever cannot speak for the agent can do nothing about its job, and a pod
 /// whose job nobody has is replaced when the cluster takes it away.
-fn until_lost(case: &Case<'_>) -> Option<SignedDuration> {
-    let since = case.seen.node.as_ref()?.silent_since?;
+fn until_lost<'a>(case: &Case<'a>) -> Option<(&'a NodeFacts, SignedDuration)> {
+    let node = case.seen.node.as_ref()?;
+    let since = node.silent_since?;
     let matters = case.seen.has_session && case.remote_state() == Some(RemoteState::Acquired);
     let patience = SignedDuration::from_secs(case.rules.pod.config.node_loss_seconds.into());
-    matters.then(|| patience - ladder::elapsed(case, Some(since)))
+    matters.then(|| (node, patience - ladder::elapsed(case, Some(since))))
 }
 
-fn lose(case: &Case<'_>, facts: &PodFacts, left: SignedDuration) -> Option<Decision> {
+fn lose(case: &Case<'_>, facts: &PodFacts, node: &NodeFacts, left: SignedDuration) -> Option<Decision> {
     if left.is_positive() {
         let mut decision = start::decide(case, facts);
         decision.look_again = Some(decision.look_again.map_or(left, |look| look.min(left)));
@@ -39,7 +44,7 @@ fn lose(case: &Case<'_>, facts: &PodFacts, left: SignedDuration) -> Option<Decis
     }
     match case.fresh_remote() {
         None => Some(Decision::wait(true, SignedDuration::from_secs(1))),
-        Some(RemoteState::Acquired) => Some(case.end_lost(verdicts::node_silent(facts))),
+        Some(RemoteState::Acquired) => Some(case.end_lost(verdicts::node_lost(facts, node))),
         Some(_) => None,
     }
 }

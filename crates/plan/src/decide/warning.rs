@@ -11,8 +11,8 @@ use crate::{
     verdicts,
 };
 
-/// How long exporters may take after a container was killed, before the job is ended for its agent. The agent itself takes a little longer.
-const EXPORTING: SignedDuration = SignedDuration::from_secs(20);
+/// How long artifacts may take after a container was killed, before the job is ended for its agent. The agent itself takes a little longer.
+const UPLOADING: SignedDuration = SignedDuration::from_secs(20);
 
 /// Adds the warning, once it is certain that an agent still has the job; it is told once. Most of the time the agent ends
 /// the job at once: then the end says it.
@@ -32,7 +32,7 @@ pub(super) fn add(case: &Case<'_>, facts: &PodFacts, decision: &mut Decision) {
         decision.ask_remote = true;
         return look_again(decision, pause::after(case, ended));
     }
-    let left = exporting_left(case, facts, ended);
+    let left = uploading_left(case, facts, ended);
     if is_end && !left.is_positive() {
         *decision = case.end_lost(verdict);
         return;
@@ -54,12 +54,12 @@ fn look_again(decision: &mut Decision, wait: SignedDuration) {
     decision.look_again = decision.look_again.min(wait).or(wait);
 }
 
-/// How long exporters may still carry away what the job has written, if they do: Buildkite takes no artifact of a job that has ended.
-fn exporting_left(case: &Case<'_>, facts: &PodFacts, ended: Option<Timestamp>) -> SignedDuration {
-    if facts.exporters.iter().all(ContainerFacts::is_ended) {
+/// How long what the job has written may still be uploaded, if it is: Buildkite takes no artifact of a job that has ended.
+fn uploading_left(case: &Case<'_>, facts: &PodFacts, ended: Option<Timestamp>) -> SignedDuration {
+    if facts.artifacts_ended() {
         return SignedDuration::ZERO;
     }
-    EXPORTING - ladder::elapsed(case, ended)
+    UPLOADING - ladder::elapsed(case, ended)
 }
 
 /// Whether a container that does the job's work was killed for its memory: the job cannot but fail.

@@ -26,11 +26,18 @@ pub struct NodeFacts {
     pub name: String,
     /// Since when its kubelet has not been heard of, if it has not.
     pub silent_since: Option<Timestamp>,
+    /// Whether it is none of the cluster's any more; it is silent since then at the latest.
+    pub is_deleted: bool,
     /// By what it says that it is about to go, if it does.
     pub leaving: Option<String>,
 }
 
 impl NodeFacts {
+    /// A node that has been deleted. The cluster takes up to a minute to take its pods away.
+    pub fn deleted(name: String, silent_since: Timestamp) -> Self {
+        Self { name, silent_since: Some(silent_since), is_deleted: true, leaving: None }
+    }
+
     /// Reads the facts off a node. These taints count besides those that are known.
     pub fn of(node: &Node, taints: &[String]) -> Self {
         let conditions = node.status.iter().flat_map(|status| status.conditions.iter().flatten());
@@ -42,6 +49,7 @@ impl NodeFacts {
         Self {
             name: node.metadata.name.clone().unwrap_or_default(),
             silent_since: silent.map(since),
+            is_deleted: false,
             leaving: leaving.or_else(|| ready.and_then(shuts_down)),
         }
     }

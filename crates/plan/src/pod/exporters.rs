@@ -42,7 +42,7 @@ pub(super) const PROGRAM: &str = "/usr/local/bin/buildkite-operator";
 pub(super) const LOG_EXPORTER: &str = "log-exporter";
 
 /// The artifact exporter's container.
-const ARTIFACT_EXPORTER: &str = "artifact-exporter";
+pub(crate) const ARTIFACT_EXPORTER: &str = "artifact-exporter";
 
 /// The metrics exporter's container.
 const METRICS_EXPORTER: &str = "metrics-exporter";

@@ -4,7 +4,7 @@ use bk_api::{Verdict, VerdictCode, verdict::Course};
 
 use super::{container, evidence, secrets};
 use crate::{
-    facts::{ContainerFacts, Ended, PodFacts, Taken, Told},
+    facts::{ContainerFacts, Ended, NodeFacts, PodFacts, Taken, Told},
     pod::AGENT_CONTAINER,
 };
 
@@ -39,10 +39,10 @@ pub fn lost(facts: Option<&PodFacts>) -> Verdict {
     evidence::from(facts, verdict)
 }
 
-/// The pod's node was not heard of for too long while the job ran.
-pub fn node_silent(facts: &PodFacts) -> Verdict {
-    let node = facts.node.as_deref().unwrap_or("it is on");
-    let message = while_running(&format!("its node {node} no longer answers"));
+/// The pod's node was not heard of for too long while the job ran, or is none any more.
+pub fn node_lost(facts: &PodFacts, node: &NodeFacts) -> Verdict {
+    let what = if node.is_deleted { "was deleted" } else { "no longer answers" };
+    let message = while_running(&format!("its node {} {what}", node.name));
     evidence::from(facts, Verdict::new(VerdictCode::NodeLost, message))
 }
 

@@ -1,15 +1,17 @@
 //! Agents that register by way of the operator: what no pod knows, and what a one-time token is good for.
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use bk_api::config::TOKEN_KEY;
 use bk_e2e::{
-    Run, World, eventually,
+    Run, World,
+    agent::Broker,
+    eventually,
     registry::{Manner, Registry},
     scenario,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, api::DeleteParams};
-use reqwest::StatusCode;
+use reqwest::{Method, StatusCode};
 use rstest::rstest;
 use serde_json::json;
 
@@ -17,26 +19,10 @@ use serde_json::json;
 const ENDLESS: &str = "{command: 'echo on its way; sleep 600'}";
 const UNDER_WAY: &str = "on its way\r\n";
 
-/// The one-time token that a pod has for its agent.
-fn ticket(pod: &Pod) -> Result<String> {
-    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
-    let agent = containers.iter().find(|container| container.name == "agent").context("it has an agent")?;
-    let mut variables = agent.env.iter().flatten().filter(|variable| variable.name == TOKEN_KEY);
-    variables.find_map(|variable| variable.value.clone()).context("the agent has a token")
-}
-
-/// A client that trusts the broker as pods do.
-async fn client(world: &World) -> Result<reqwest::Client> {
-    let maps = Api::<ConfigMap>::namespaced(world.cluster.client.clone(), &world.cluster.namespace);
-    let trust = maps.get("buildkite-operator-broker").await?.data.unwrap_or_default();
-    let authority = reqwest::Certificate::from_pem(trust["ca.crt"].as_bytes())?;
-    Ok(reqwest::Client::builder().tls_certs_only([authority]).build()?)
-}
-
 /// Shows a token to the broker; what it says.
 async fn show(world: &World, token: &str) -> Result<(StatusCode, String)> {
-    let request = client(world).await?.post(format!("{}/register", world.broker_url()));
-    let request = request.header("Authorization", format!("Token {token}"));
+    let broker = Broker::of(world).await?;
+    let request = broker.call(Method::POST, "register")?.header("Authorization", format!("Token {token}"));
     let answer = request.json(&json!({ "name": "thief", "meta_data": ["queue=other"] })).send().await?;
     Ok((answer.status(), answer.text().await?))
 }
@@ -70,8 +56,8 @@ async fn no_pod_knows_the_agent_token() {
         }
         // It is there to be found.
         let environment = said(&["exec", &run.name, "-c", "agent", "--", "sh", "-c", "cat /proc/*/environ"])?;
-        assert!(environment.contains(&ticket(&pod)?), "the agent has a one-time token");
-        assert!(!world.operator_log().contains(token) && !world.operator_log().contains(&ticket(&pod)?));
+        assert!(environment.contains(&Broker::ticket(&pod)?), "the agent has a one-time token");
+        assert!(!world.operator_log().contains(token) && !world.operator_log().contains(&Broker::ticket(&pod)?));
         run.cancel().await?;
         Ok(())
     })
@@ -145,7 +131,7 @@ async fn a_one_time_token_is_good_once_and_for_its_pod() {
         let registry = Registry::serve(&world.environment).await?;
         let _operator = world.process().await?;
         let (run, pod) = under_way(world).await?;
-        let used = ticket(&pod)?;
+        let used = Broker::ticket(&pod)?;
         let refused = async |token: &str, why: &str| {
             let (status, text) = show(world, token).await?;
             assert_eq!((status, text.contains(why)), (StatusCode::UNAUTHORIZED, true), "{text}");
@@ -166,16 +152,17 @@ async fn a_one_time_token_is_good_once_and_for_its_pod() {
             Ok(waiting.pods().into_iter().find(address))
         })
         .await?;
-        let unused = ticket(&held)?;
+        let unused = Broker::ticket(&held)?;
         refused(&unused, "another pod's").await?;
         let pods = Api::<Pod>::namespaced(world.cluster.client.clone(), &world.cluster.namespace);
         pods.delete(&held.name_any(), &DeleteParams::default().grace_period(0)).await?;
         refused(&unused, "pod is gone").await?;
 
-        let elsewhere = client(world).await?.get(format!("{}/ping", world.broker_url())).send().await?;
-        assert_eq!(elsewhere.status(), StatusCode::NOT_FOUND);
-        let register = client(world).await?.get(format!("{}/register", world.broker_url())).send().await?;
-        assert_eq!(register.status(), StatusCode::NOT_FOUND);
+        let broker = Broker::of(world).await?;
+        for path in ["ping", "register", ""] {
+            let answer = broker.call(Method::GET, path)?.send().await?;
+            assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{path}");
+        }
         world.buildkite.cancel(waiting.id).await?;
         run.cancel().await?;
         Ok(())
@@ -192,7 +179,7 @@ async fn a_service_account_proves_who_a_pod_is() {
         let image = registry.image(Manner::Broken);
         let step = format!("{{plugins: [{{kubernetes: {{podSpec: {{containers: [{{image: '{image}', command: ['true']}}]}}}}}}]}}");
         let waiting = world.submit(&step).await?;
-        let unused = ticket(&waiting.pod(1).await?)?;
+        let unused = Broker::ticket(&waiting.pod(1).await?)?;
         let proof = ["exec", &other.name_any(), "-c", "agent", "--", "cat", "/buildkite/broker-proof/token"];
         let others = world.cluster.kubectl(&proof, None)?;
         for shown in [unused.clone(), format!("{unused}!nonsense"), format!("{unused}!{}", others.trim())] {

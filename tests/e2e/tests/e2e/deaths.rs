@@ -1,7 +1,8 @@
 //! Agents that die with their pods, or without them: the operator ends their jobs for them, in seconds and with the true reason.
 
 use anyhow::{Context, Result};
-use bk_e2e::{World, run::PROMPT, scenario};
+use bk_api::Phase;
+use bk_e2e::{World, agent::Broker, node::PlayedNode, run::PROMPT, scenario};
 use jiff::Timestamp;
 use rstest::rstest;
 
@@ -56,6 +57,39 @@ async fn a_job_whose_agent_dies_is_ended_at_once_and_tried_again(#[case] blow: B
         world.buildkite.cancel(next.id).await?;
         let end = run.end().await?;
         end.assert_failed(code).assert_told(code);
+        Ok(())
+    })
+    .await;
+}
+
+/// The control plane alone takes up to a minute to take the pods of such a node away. Its agent is played by the test, and falls silent.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_node_is_deleted_is_ended_and_not_run_again() {
+    scenario(async |world| {
+        let node = PlayedNode::create(&world.cluster).await?;
+        let _operator = world.process().await?;
+        let spec = format!("{}, containers: [{{image: any, command: ['true']}}]", node.selection());
+        let run = world.submit(&format!("{{plugins: [{{kubernetes: {{podSpec: {{{spec}}}}}}}]}}")).await?;
+        let pod = node.placed(&run).await?;
+        node.run(&pod).await?;
+        let broker = Broker::of(world).await?;
+        let agent = broker.register(&broker.proven_ticket(&pod).await?).await?;
+        agent.connect().await?;
+        agent.take(run.id).await?;
+        run.status("running", |status| status.phase == Phase::Running).await?;
+        let deleted = Timestamp::now();
+        node.remove().await?;
+        let job = world.buildkite.ended(run.id).await?;
+        let took = Timestamp::now().duration_since(deleted);
+        assert!(took <= PROMPT, "it took {took:#}: {job:?}");
+        let end = (job.exit_status, job.signal_reason.as_deref());
+        assert_eq!(end, (Some(-1), Some("agent_stop")), "{job:?}");
+        let said = run.status("over", |status| status.phase.is_terminal()).await?;
+        let message = said.verdict.map(|verdict| verdict.message).unwrap_or_default();
+        assert!(message.contains(&format!("its node {} was deleted", node.name)), "{message}");
+        let end = run.end().await?;
+        end.assert_failed("NodeLost").assert_told("NodeLost");
+        assert_eq!(end.pods.len(), 1, "nothing is run twice: {end:?}");
         Ok(())
     })
     .await;

@@ -211,23 +211,13 @@ fn on_a_node_that_may_be_lost(world: &World, command: &str) -> String {
     format!("{{plugins: [{{kubernetes: {{podSpec: {{{spec}}}}}}}]}}")
 }
 
-/// Waits until the job's first pod is on the node.
-async fn placed(run: &Run<'_>, node: &PlayedNode) -> Result<Pod> {
-    eventually("its pod is on the node", async || {
-        let here =
-            |pod: &Pod| pod.spec.as_ref().is_some_and(|spec| spec.node_name.as_deref() == Some(&node.name));
-        Ok(run.pods().into_iter().find(here))
-    })
-    .await
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_on_a_node_that_is_lost_before_it_starts_goes_to_another_node() {
     scenario(async |world| {
         let node = PlayedNode::create(&world.cluster).await?;
         let _operator = world.operator().await?;
         let run = world.submit(&on_a_node_that_may_be_lost(world, "true")).await?;
-        let first = placed(&run, &node).await?;
+        let first = node.placed(&run).await?;
         node.fall_silent().await?;
         // The control plane takes the pod away, but nobody is there to say that it has ended.
         run.pod(2).await?;
@@ -250,7 +240,7 @@ async fn a_job_on_a_node_that_is_lost_while_it_runs_is_not_run_again() {
         let node = PlayedNode::create(&world.cluster).await?;
         let _operator = world.operator().await?;
         let run = world.submit(&on_a_node_that_may_be_lost(world, "true")).await?;
-        let pod = placed(&run, &node).await?;
+        let pod = node.placed(&run).await?;
         node.run(&pod).await?;
         let agent = PlayedAgent::register(&world.buildkite, &run.name).await?;
         agent.take(run.id).await?;

@@ -196,6 +196,12 @@ impl Scene {
         self
     }
 
+    /// The node is none of the cluster's any more, since then.
+    pub(crate) fn node_deleted(mut self, seconds: i64) -> Self {
+        self.node = Some(NodeFacts::deleted("node-1".to_owned(), time(seconds)));
+        self
+    }
+
     /// The node has not been heard of since then.
     pub(crate) fn silent_since(mut self, seconds: i64) -> Self {
         self.node.get_or_insert_default().silent_since = Some(time(seconds));

@@ -109,6 +109,8 @@ const SILENT: &str =
 #[rstest]
 #[case::not_for_long(acquired(50).silent_since(45).with_session(), "again in 4s")]
 #[case::for_too_long(acquired(50).silent_since(41).with_session(), SILENT)]
+#[case::deleted_a_moment_ago(acquired(50).node_deleted(45).with_session(), "again in 4s")]
+#[case::deleted(acquired(50).node_deleted(41).with_session(), SILENT)]
 #[case::and_the_word_is_old(acquired(40).silent_since(40).at(50).with_session(), "ask; again in 1s")]
 #[case::and_nobody_speaks_for_the_agent(acquired(50).silent_since(1), "again in 1h")]
 #[case::and_no_agent_has_the_job(
@@ -162,6 +164,34 @@ fn the_memory_is_too_little(#[case] pod: PodFacts, #[case] expected: &str) {
     assert_eq!(acquired(50).pod(pod.clone()).with_session().decides(), expected);
     let too_old = acquired(21).pod(pod).with_session().decides();
     assert!(!too_old.contains("end ") && too_old.contains("ask"), "the agent may have ended it: {too_old}");
+}
+
+/// Its only container was killed for its memory at 20.
+fn beside_an_exporter(name: &str, state: ContainerState) -> PodFacts {
+    PodFacts { exporters: vec![container(name, state)], ..pod(oom(), running()) }
+}
+
+const ENDED: &str = "write Running OutOfMemory; end OutOfMemory 137; write Failed OutOfMemory 137; notify OutOfMemory; ask; again in 1s";
+
+/// Buildkite takes no artifacts of a job that has ended; it hears of the reason meanwhile.
+#[rstest]
+#[case::which_are_uploaded(
+    "artifact-exporter",
+    running(),
+    25,
+    "write Running; notify OutOfMemory; ask; again in 4s"
+)]
+#[case::which_take_too_long("artifact-exporter", running(), 39, ENDED)]
+#[case::which_are_there("artifact-exporter", ended(0, 23), 25, ENDED)]
+#[case::none_but_logs("log-exporter", running(), 25, ENDED)]
+fn the_memory_is_too_little_and_there_are_artifacts(
+    #[case] exporter: &str,
+    #[case] state: ContainerState,
+    #[case] word: i64,
+    #[case] expected: &str,
+) {
+    let scene = acquired(word).pod(beside_an_exporter(exporter, state)).with_session();
+    assert_eq!(scene.decides(), expected);
 }
 
 #[test]
