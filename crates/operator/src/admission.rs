@@ -16,7 +16,7 @@ mod server;
 
 use std::{sync::Arc, time::Duration};
 
-use axum_server::{Handle, tls_rustls::RustlsConfig};
+use axum_server::Handle;
 use bk_api::config::{EnvironmentDefaults, ValidationConfig};
 use bk_plan::admission::Demands;
 use tokio::sync::watch;
@@ -24,8 +24,9 @@ use tokio_util::sync::CancellationToken;
 
 pub use args::WebhookArgs;
 
-use self::{facts::Facts, identity::Identity, keeper::Keeper};
+use self::{facts::Facts, keeper::Keeper};
 use crate::{
+    certificates,
     error::Error,
     settings::{Cluster, Settings},
     shim, telemetry,
@@ -68,7 +69,7 @@ impl Webhooks {
         let listener = listener
             .into_std()
             .map_err(|error| Error::Setup(format!("cannot listen for --webhook-listen: {error}")))?;
-        let (identities, mut identity) = watch::channel(None);
+        let (identities, identity) = watch::channel(None);
         let keeper = Keeper::new(args, cluster, identities)?;
         let facts = Facts::new(cluster);
         let router = server::routes(facts.clone(), known);
@@ -77,10 +78,10 @@ impl Webhooks {
         tokio::spawn(stop.clone().run_until_cancelled_owned(facts.watch_nodes(cluster.clone())));
         tokio::spawn(async move {
             let serving = async {
-                let Some(tls) = first(&mut identity).await else { return };
+                let tls = certificates::tls("the webhooks", &["h2", "http/1.1"], identity, &stop);
+                let Some(tls) = tls.await else { return };
                 let handle = Handle::new();
                 tokio::spawn(telemetry::farewell(stop.clone(), handle.clone(), FAREWELL));
-                tokio::spawn(stop.clone().run_until_cancelled_owned(follow(identity, tls.clone())));
                 let served = match axum_server::from_tcp_rustls(listener, tls) {
                     Ok(server) => server.handle(handle).serve(router.into_make_service()).await,
                     Err(error) => Err(error),
@@ -114,31 +115,6 @@ pub(crate) fn unheeded(validation: &ValidationConfig, listens: bool) -> Option<&
         "`environmentDefaults` in `validation_config` have no effect: BuildEnvironments get them from the webhooks, which are \
          switched off; set --webhook-listen, or `webhook.enabled` in the chart",
     )
-}
-
-/// The first certificate that can be served.
-async fn first(identities: &mut watch::Receiver<Option<Identity>>) -> Option<RustlsConfig> {
-    loop {
-        let identity = identities.wait_for(Option::is_some).await.ok()?.clone()?;
-        match RustlsConfig::from_pem(identity.certificate.into(), identity.key.into()).await {
-            Ok(tls) => return Some(tls),
-            Err(error) => tracing::error!(%error, "cannot serve the webhooks with their certificate"),
-        }
-        identities.changed().await.ok()?;
-    }
-}
-
-/// Serves each new certificate from when it is there. Connections that are open stay.
-async fn follow(mut identities: watch::Receiver<Option<Identity>>, tls: RustlsConfig) {
-    while identities.changed().await.is_ok() {
-        let Some(identity) = identities.borrow_and_update().clone() else { continue };
-        match tls.reload_from_pem(identity.certificate.into(), identity.key.into()).await {
-            Ok(()) => tracing::info!("the webhooks have a new certificate"),
-            Err(error) => {
-                tracing::error!(%error, "cannot serve the webhooks with their new certificate; the last one stays");
-            }
-        }
-    }
 }
 
 #[cfg(test)]

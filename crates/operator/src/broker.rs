@@ -6,11 +6,13 @@
 //! - [`args`]: where to listen, and how pods get there
 //! - [`identity`], [`keeper`]: certificate, authority and the key of one-time tokens
 //! - [`trust`]: how pods come to trust the authority
+//! - [`door`]: how many may come at once, and for how long
 //! - [`server`][]: registrations
 //! - [`sessions`]: what is kept of them
 //! - [`spokesman`]: ending jobs for their agents
 
 mod args;
+mod door;
 mod identity;
 mod keeper;
 mod server;
@@ -25,7 +27,7 @@ use std::{
 };
 
 use axum::Router;
-use axum_server::{Handle, tls_rustls::RustlsConfig};
+use axum_server::Handle;
 use bk_api::config::{AgentCredentials, Config};
 use bk_buildkite::Registrar;
 use bk_plan::pod::BrokerAccess;
@@ -39,11 +41,13 @@ pub use args::BrokerArgs;
 pub(crate) use spokesman::Spokesman;
 
 use self::{
+    door::{Door, Limits},
     identity::Identity,
     server::{Desk, Terms},
     sessions::Sessions,
 };
 use crate::{
+    certificates,
     error::Error,
     settings::{Cluster, Settings},
     telemetry::{self, Health, Metrics},
@@ -51,6 +55,9 @@ use crate::{
 
 /// How long registrations that are under way may take when the operator stops.
 const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Connections are closed after the answer, so these are registrations that are under way, and strangers.
+const LIMITS: Limits = Limits { all: 1024, of_one: 128, stay: Duration::from_secs(30) };
 
 /// How long the broker's Secret may take to be filled when the operator starts.
 const FILLING: Duration = Duration::from_secs(30);
@@ -100,7 +107,8 @@ impl Broker {
         };
         let router = server::routes(url.path(), desk);
         let has_tls = url.scheme() == "https";
-        tokio::spawn(serve(listener, router, has_tls.then(|| identity.clone()), shutdown.clone()));
+        let proof = has_tls.then(|| identity.clone());
+        tokio::spawn(serve(listener, router, proof, metrics.clone(), shutdown.clone()));
         Ok(Self(Some(Open { url, name, namespace, terms, identity, sessions, following: Mutex::default() })))
     }
 
@@ -220,6 +228,7 @@ async fn serve(
     listener: TcpListener,
     router: Router,
     identity: Option<watch::Receiver<Option<Identity>>>,
+    metrics: Metrics,
     shutdown: CancellationToken,
 ) {
     let handle = Handle::new();
@@ -227,45 +236,24 @@ async fn serve(
     let service = router.into_make_service_with_connect_info::<std::net::SocketAddr>();
     let served = match identity {
         None => match axum_server::from_tcp(listener) {
-            Ok(server) => server.handle(handle).serve(service).await,
+            Ok(server) => {
+                server.map(|plain| Door::new(plain, LIMITS, metrics)).handle(handle).serve(service).await
+            }
             Err(error) => Err(error),
         },
-        Some(mut identity) => {
-            let Some(Some(tls)) = shutdown.run_until_cancelled(first(&mut identity)).await else { return };
-            tokio::spawn(shutdown.run_until_cancelled_owned(follow(identity, tls.clone())));
+        Some(identity) => {
+            let tls = certificates::tls("the broker", &["http/1.1"], identity, &shutdown);
+            let Some(tls) = tls.await else { return };
             match axum_server::from_tcp_rustls(listener, tls) {
-                Ok(server) => server.handle(handle).serve(service).await,
+                Ok(server) => {
+                    server.map(|tls| Door::new(tls, LIMITS, metrics)).handle(handle).serve(service).await
+                }
                 Err(error) => Err(error),
             }
         }
     };
     if let Err(error) = served {
         tracing::error!(%error, "agents cannot register any more");
-    }
-}
-
-/// The first certificate that can be served.
-async fn first(identities: &mut watch::Receiver<Option<Identity>>) -> Option<RustlsConfig> {
-    loop {
-        let identity = identities.wait_for(Option::is_some).await.ok()?.clone()?;
-        match RustlsConfig::from_pem(identity.certificate.into(), identity.key.into()).await {
-            Ok(tls) => return Some(tls),
-            Err(error) => tracing::error!(%error, "cannot register agents with the broker's certificate"),
-        }
-        identities.changed().await.ok()?;
-    }
-}
-
-/// Serves each new certificate from when it is there.
-async fn follow(mut identities: watch::Receiver<Option<Identity>>, tls: RustlsConfig) {
-    while identities.changed().await.is_ok() {
-        let Some(identity) = identities.borrow_and_update().clone() else { continue };
-        match tls.reload_from_pem(identity.certificate.into(), identity.key.into()).await {
-            Ok(()) => tracing::info!("the broker has a new certificate"),
-            Err(error) => {
-                tracing::error!(%error, "cannot serve the broker with its new certificate; the last one stays");
-            }
-        }
     }
 }
 

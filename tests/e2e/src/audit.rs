@@ -28,9 +28,9 @@ pub struct ApiCall {
 }
 
 impl ApiCall {
-    /// Whether it changed something or was meant to.
+    /// Whether it changed something or was meant to. A review is a question, though it is asked by creating one.
     pub fn is_write(&self) -> bool {
-        !matches!(self.verb.as_str(), "get" | "list" | "watch")
+        !matches!(self.verb.as_str(), "get" | "list" | "watch") && !self.resource.ends_with("reviews")
     }
 }
 

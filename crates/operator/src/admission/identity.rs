@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 use rcgen::{CertificateParams, Issuer, KeyPair};
 
-use crate::certificates::{LIFE, RENEWAL, authority, of_days};
+use crate::certificates::{Certified, LIFE, RENEWAL, authority, of_days};
 
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
@@ -25,6 +25,12 @@ pub(super) struct Identity {
 impl std::fmt::Debug for Identity {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str("Identity")
+    }
+}
+
+impl Certified for Identity {
+    fn pem(&self) -> (&str, &str) {
+        (&self.certificate, &self.key)
     }
 }
 

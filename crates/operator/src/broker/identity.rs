@@ -1,15 +1,18 @@
 //! What the broker proves itself with, and what it seals one-time tokens with: all in one Secret, which the replicas share.
 //!
-//! Its authority stays: pods that trust it are not surprised by a new certificate.
+//! Its authority stays: pods that trust it are not surprised by a new certificate. It is good for the broker's host and no other, as agents trust it
+//! wherever they go.
+
+use std::net::{IpAddr, Ipv4Addr};
 
 use bk_api::names;
 use bk_plan::broker::{Key, ticket::KEY_BYTES};
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use rcgen::{CertificateParams, Issuer, KeyPair};
+use rcgen::{CertificateParams, CidrSubnet, GeneralSubtree, Issuer, KeyPair, NameConstraints};
 use ring::rand::{SecureRandom, SystemRandom};
 
-use crate::certificates::{self, LIFE, RENEWAL, of_days};
+use crate::certificates::{self, Certified, LIFE, RENEWAL, of_days};
 
 /// How long the authority is good for.
 const AUTHORITY_LIFE: SignedDuration = SignedDuration::from_hours(24 * 3650);
@@ -58,6 +61,12 @@ impl PartialEq for Identity {
     }
 }
 
+impl Certified for Identity {
+    fn pem(&self) -> (&str, &str) {
+        (&self.certificate, &self.key)
+    }
+}
+
 impl Identity {
     /// The one that a Secret holds, if it is whole, for this host, and good for a while yet.
     pub(super) fn of(secret: &Secret, host: &str, now: Timestamp) -> Option<Self> {
@@ -83,17 +92,17 @@ pub(super) fn renewed(secret: &Secret, host: &str, now: Timestamp) -> Result<Sec
         SystemRandom::new().fill(&mut key).map_err(|_| Unmade::Random)?;
         put(&mut secret, SEAL, key.to_vec());
     }
+    let mut authority = certificates::authority(AUTHORITY, now, now + AUTHORITY_LIFE);
+    authority.name_constraints = Some(realm(host));
     let kept = text(&secret, AUTHORITY_KEY).and_then(|pem| KeyPair::from_pem(&pem).ok());
-    let kept = kept.filter(|_| text(&secret, AUTHORITY_CERTIFICATE).is_some());
-    let authority = certificates::authority(AUTHORITY, now, now + AUTHORITY_LIFE);
-    let authority_key = if let Some(key) = kept {
-        key
-    } else {
-        let key = KeyPair::generate()?;
-        put(&mut secret, AUTHORITY_CERTIFICATE, authority.self_signed(&key)?.pem().into_bytes());
-        put(&mut secret, AUTHORITY_KEY, key.serialize_pem().into_bytes());
-        key
-    };
+    let is_for_host = text(&secret, HOST).is_some_and(|former| realm(&former) == realm(host));
+    let is_kept = kept.is_some() && is_for_host && text(&secret, AUTHORITY_CERTIFICATE).is_some();
+    // For another host the key stays: pods that trust it by an older certificate for that host go on to do so.
+    let authority_key = kept.map_or_else(KeyPair::generate, Ok)?;
+    if !is_kept {
+        put(&mut secret, AUTHORITY_CERTIFICATE, authority.self_signed(&authority_key)?.pem().into_bytes());
+        put(&mut secret, AUTHORITY_KEY, authority_key.serialize_pem().into_bytes());
+    }
     let (key, until) = (KeyPair::generate()?, now + LIFE);
     let own = of_days(CertificateParams::new([host.to_owned()])?, now, until);
     let certificate = own.signed_by(&key, &Issuer::new(authority, authority_key))?;
@@ -103,6 +112,20 @@ pub(super) fn renewed(secret: &Secret, host: &str, now: Timestamp) -> Result<Sec
     let annotations = secret.metadata.annotations.get_or_insert_default();
     annotations.insert(names::ANNOTATION_NOT_AFTER.to_owned(), until.to_string());
     Ok(secret)
+}
+
+/// What the authority of a host may vouch for: names of Services, which are nobody's elsewhere, if it is one, or else that host alone. A kind that
+/// nothing is said about would be free, so there is a name or an address in it that nobody has.
+fn realm(host: &str) -> NameConstraints {
+    const NOBODY: &str = "invalid";
+    let (name, address) = match host.parse() {
+        Ok(address) => (NOBODY, address),
+        Err(_) if host.rsplit('.').next() == Some("svc") => ("svc", IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+        Err(_) => (host, IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
+    };
+    let alone = CidrSubnet::from_addr_prefix(address, if address.is_ipv4() { 32 } else { 128 });
+    let permitted = [GeneralSubtree::DnsName(name.to_owned()), GeneralSubtree::IpAddress(alone)];
+    NameConstraints { permitted_subtrees: permitted.into(), excluded_subtrees: Vec::new() }
 }
 
 fn bytes<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
@@ -119,17 +142,29 @@ fn put(secret: &mut Secret, key: &str, value: Vec<u8>) {
 
 #[cfg(test)]
 mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use rstest::rstest;
+    use rustls::{
+        RootCertStore,
+        client::{WebPkiServerVerifier, danger::ServerCertVerifier},
+        pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject},
+    };
+
     use super::*;
 
-    const NOW: Timestamp = Timestamp::UNIX_EPOCH;
+    /// X.509 has no times before 1970.
+    fn now() -> Timestamp {
+        Timestamp::from_second(1_800_000_000).unwrap()
+    }
 
     #[test]
     fn a_secret_is_filled_once_and_renewed_in_time() {
-        let secret = renewed(&Secret::default(), "broker.ci.svc", NOW).unwrap();
-        let first = Identity::of(&secret, "broker.ci.svc", NOW).unwrap();
-        assert!(Identity::of(&Secret::default(), "broker.ci.svc", NOW).is_none());
-        assert!(Identity::of(&secret, "10.0.0.1", NOW).is_none(), "for another host");
-        let later = NOW + LIFE - RENEWAL + SignedDuration::from_secs(1);
+        let secret = renewed(&Secret::default(), "broker.ci.svc", now()).unwrap();
+        let first = Identity::of(&secret, "broker.ci.svc", now()).unwrap();
+        assert!(Identity::of(&Secret::default(), "broker.ci.svc", now()).is_none());
+        assert!(Identity::of(&secret, "10.0.0.1", now()).is_none(), "for another host");
+        let later = now() + LIFE - RENEWAL + SignedDuration::from_secs(1);
         assert!(Identity::of(&secret, "broker.ci.svc", later).is_none(), "it ends soon");
         let again = renewed(&secret, "broker.ci.svc", later).unwrap();
         let second = Identity::of(&again, "broker.ci.svc", later).unwrap();
@@ -138,8 +173,55 @@ mod tests {
     }
 
     #[test]
+    fn the_authority_is_for_another_host_if_need_be_and_its_key_stays() {
+        let entry = |secret: &Secret, key| bytes(secret, key).map(<[u8]>::to_vec);
+        let first = renewed(&Secret::default(), "one.ci.svc", now()).unwrap();
+        let same = renewed(&first, "two.ci.svc", now()).unwrap();
+        assert_eq!(entry(&first, AUTHORITY_CERTIFICATE), entry(&same, AUTHORITY_CERTIFICATE));
+        let other = renewed(&first, "broker.example.com", now()).unwrap();
+        assert_ne!(entry(&first, AUTHORITY_CERTIFICATE), entry(&other, AUTHORITY_CERTIFICATE));
+        assert_eq!(entry(&first, AUTHORITY_KEY), entry(&other, AUTHORITY_KEY));
+        assert!(accepts(&other, &other, "broker.example.com"));
+    }
+
+    /// Whether whoever trusts the authority in one Secret takes the certificate in another for a host's.
+    fn accepts(trusted: &Secret, served: &Secret, host: &str) -> bool {
+        let certificates = |key| CertificateDer::from_pem_slice(bytes(served, key).unwrap()).unwrap();
+        let mut roots = RootCertStore::empty();
+        roots
+            .add(CertificateDer::from_pem_slice(bytes(trusted, AUTHORITY_CERTIFICATE).unwrap()).unwrap())
+            .unwrap();
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots.into(), provider).build().unwrap();
+        let host = ServerName::try_from(host).unwrap();
+        let now = UnixTime::since_unix_epoch(Duration::try_from(now().as_duration()).unwrap());
+        verifier.verify_server_cert(&certificates(CERTIFICATE), &[], &host, &[], now).is_ok()
+    }
+
+    /// Agents trust it wherever they go.
+    #[rstest]
+    #[case::a_service("broker.ci.svc", "other.ci.svc", true)]
+    #[case::a_service_is_not_buildkite("broker.ci.svc", "agent.buildkite.com", false)]
+    #[case::a_service_is_no_address("broker.ci.svc", "10.0.0.1", false)]
+    #[case::a_host_is_no_other("broker.example.com", "www.example.com", false)]
+    #[case::an_address_is_no_other("10.0.0.1", "10.0.0.2", false)]
+    #[case::an_address_is_no_name("10.0.0.1", "agent.buildkite.com", false)]
+    #[case::an_address_of_six("fd00::1", "fd00::2", false)]
+    fn the_authority_vouches_for_nobody_else(
+        #[case] host: &str,
+        #[case] other: &str,
+        #[case] expected: bool,
+    ) {
+        let own = renewed(&Secret::default(), host, now()).unwrap();
+        assert!(accepts(&own, &own, host));
+        // By the same key, as whoever has stolen it would make it.
+        let forged = renewed(&own, other, now()).unwrap();
+        assert_eq!(accepts(&own, &forged, other), expected);
+    }
+
+    #[test]
     fn keys_are_not_printed() {
-        let secret = renewed(&Secret::default(), "a", NOW).unwrap();
-        assert_eq!(format!("{:?}", Identity::of(&secret, "a", NOW)), "Some(Identity)");
+        let secret = renewed(&Secret::default(), "a", now()).unwrap();
+        assert_eq!(format!("{:?}", Identity::of(&secret, "a", now())), "Some(Identity)");
     }
 }

@@ -7,7 +7,7 @@ use futures::{StreamExt, stream};
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, api::PostParams};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 
 use super::identity::{self, Identity};
 use crate::{
@@ -17,6 +17,9 @@ use crate::{
 
 /// How often to look at the clock. Nothing is asked of anybody.
 const LOOK: Duration = Duration::from_secs(30);
+
+/// How soon a certificate may be made again.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Keeps the Secret of this name, for as long as the process lives.
 pub(super) async fn keep(
@@ -33,6 +36,7 @@ pub(super) async fn keep(
     let versions = watch_one(api, &name).map(Some);
     let mut news = std::pin::pin!(stream::select(versions, time));
     let (mut secret, mut told) = (None, false);
+    let mut renewed_at: Option<Instant> = None;
     while let Some(new) = news.next().await {
         match new {
             Some(Ok(version)) => secret = version,
@@ -56,7 +60,10 @@ pub(super) async fn keep(
         told = false;
         match Identity::of(secret, &host, Timestamp::now()) {
             Some(identity) => serve(&identities, identity),
+            // Two replicas that are told of different hosts, as while an update replaces one by the other, take turns, and do not race.
+            None if renewed_at.is_some_and(|at| at.elapsed() < PAUSE) => {}
             None => {
+                renewed_at = Some(Instant::now());
                 if let Err(error) = renew(&cluster, secret, &host).await {
                     let error = bk_ops::report::one_line(&error);
                     tracing::warn!(secret = name, error, "the broker's certificate is not in order");

@@ -10,7 +10,8 @@ use axum::{
     Json, Router,
     body::Bytes,
     extract::{ConnectInfo, DefaultBodyLimit, State},
-    http::{HeaderMap, StatusCode, header},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    middleware::map_response,
     response::{IntoResponse, Response},
     routing::post,
 };
@@ -97,6 +98,7 @@ pub(super) fn routes(path: &str, desk: Desk) -> Router {
         .route(&register, post(register_agent).fallback(nothing_here))
         .fallback(nothing_here)
         .layer(DefaultBodyLimit::max(MAX_BODY))
+        .layer(map_response(last_answer))
         .with_state(desk)
 }
 
@@ -130,6 +132,12 @@ async fn register_agent(
         Err(failure) => failed(failure, peer.ip()),
     };
     desk.metrics.broker.registered(word, begin.elapsed());
+    response
+}
+
+/// An agent has no other question.
+async fn last_answer(mut response: Response) -> Response {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     response
 }
 

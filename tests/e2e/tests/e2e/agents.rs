@@ -11,6 +11,7 @@ use bk_e2e::{
 #[tokio::test(flavor = "multi_thread")]
 async fn an_agent_that_cannot_register_is_replaced_twice_and_then_given_up() {
     scenario(async |world| {
+        world.cluster.configure("pod_config", "agentCredentials: secret").await?;
         // The operator has the token from elsewhere: only agents meet the one in the Secret.
         let _operator = world.operator_with_token().await?;
         eventually("the operator has registered", async || {

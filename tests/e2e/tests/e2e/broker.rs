@@ -1,10 +1,11 @@
 //! Agents that register by way of the operator: what no pod knows, and what a one-time token is good for.
 
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use bk_api::config::TOKEN_KEY;
 use bk_e2e::{
     Run, World,
     agent::Broker,
+    buildkite::QUEUE,
     eventually,
     registry::{Manner, Registry},
     scenario,
@@ -214,6 +215,39 @@ async fn agents_register_through_a_change_of_the_token_and_wait_for_an_operator_
         let _operator = world.process().await?;
         let job = world.buildkite.ended(run.id).await?;
         assert_eq!(job.exit_status, Some(0), "{job:?}");
+        Ok(())
+    })
+    .await;
+}
+
+/// Nobody answers where they are to register.
+#[tokio::test(flavor = "multi_thread")]
+async fn agents_that_do_not_reach_the_operator_are_told_of() {
+    scenario(async |world| {
+        let nowhere = format!("https://{}:1/v3", world.environment.host);
+        let flags = world.broker_flags().into_iter().map(|flag| flag.replace(&world.broker_url(), &nowhere));
+        let _operator = world.operator_given(None, flags.chain([format!("--queue={QUEUE}")])).await?;
+        let run = world.submit("{command: ./hello.sh}").await?;
+        let reason = run.waiting_for("register by way of the operator").await?;
+        assert!(reason.contains(&nowhere), "{reason}");
+        run.status("without a registered agent", |status| {
+            status.conditions.iter().any(|condition| {
+                (condition.type_.as_str(), condition.status.as_str()) == ("Registered", "False")
+            })
+        })
+        .await?;
+        eventually("Buildkite hears of it while the job waits", async || {
+            let job = world.buildkite.job(run.id).await?;
+            let is_told = job
+                .events
+                .iter()
+                .filter_map(|event| event.detail.as_deref())
+                .any(|detail| detail.contains(&nowhere));
+            ensure!(is_told && job.started_at.is_none(), "{job:?}");
+            Ok(Some(()))
+        })
+        .await?;
+        run.cancel().await?;
         Ok(())
     })
     .await;

@@ -18,6 +18,7 @@ const BUCKETS: [f64; 9] = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0];
 pub(crate) struct Broker {
     registrations: Family<Outcome, Counter>,
     registration_seconds: Histogram,
+    turned_away: Counter,
     ends: Family<End, Counter>,
 }
 
@@ -32,6 +33,7 @@ impl Broker {
         let broker = Self {
             registrations: Family::default(),
             registration_seconds: seconds(&BUCKETS),
+            turned_away: Counter::default(),
             ends: Family::default(),
         };
         all.register(
@@ -45,6 +47,11 @@ impl Broker {
             broker.registration_seconds.clone(),
         );
         all.register(
+            "broker_connections_refused",
+            "Connections to where agents register that were closed at once, as there were too many, in all or of one address",
+            broker.turned_away.clone(),
+        );
+        all.register(
             "jobs_ended_for_agents",
             "Jobs that the operator has ended for agents that could not, by verdict; those that turned out to have ended are settled",
             broker.ends.clone(),
@@ -56,6 +63,11 @@ impl Broker {
     pub(crate) fn registered(&self, outcome: &'static str, took: Duration) {
         self.registrations.get_or_create(&Outcome { outcome }).inc();
         self.registration_seconds.observe(took.as_secs_f64());
+    }
+
+    /// Somebody was not let in: there were too many connections, in all or of one address.
+    pub(crate) fn turned_away(&self) {
+        self.turned_away.inc();
     }
 
     /// A job was ended for its agent, or turned out to be settled.
