@@ -12,19 +12,28 @@ const RETRIED: &str =
     "{command: 'echo on its way; sleep 600', retry: {automatic: [{signal_reason: agent_stop, limit: 1}]}}";
 
 /// A kubelet that is stopped for as long as this lives.
-struct Stopped(u32);
+struct Stopped {
+    kubelet: u32,
+    /// What started it on its node: nsenter stops when the program that it waits for does, and does not go on with it.
+    starter: u32,
+}
 
 impl Stopped {
     fn now(kubelet: u32) -> Result<Self> {
+        let status = fs::read_to_string(format!("/proc/{kubelet}/status"))?;
+        let starter = status.lines().find_map(|line| line.strip_prefix("PPid:"));
+        let starter = starter.context("a process has a parent")?.trim().parse()?;
         signal(kubelet, "STOP")?;
-        Ok(Self(kubelet))
+        Ok(Self { kubelet, starter })
     }
 }
 
 impl Drop for Stopped {
     fn drop(&mut self) {
         // The cluster is of no use to anybody if this fails.
-        signal(self.0, "CONT").expect("the kubelet can go on");
+        for process in [self.kubelet, self.starter] {
+            signal(process, "CONT").expect("the kubelet can go on");
+        }
     }
 }
 
