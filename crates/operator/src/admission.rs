@@ -78,7 +78,7 @@ impl Webhooks {
         tokio::spawn(stop.clone().run_until_cancelled_owned(facts.watch_nodes(cluster.clone())));
         tokio::spawn(async move {
             let serving = async {
-                let tls = certificates::tls("the webhooks", &["h2", "http/1.1"], identity, &stop);
+                let tls = certificates::tls("the webhooks", |_| {}, identity, &stop);
                 let Some(tls) = tls.await else { return };
                 let handle = Handle::new();
                 tokio::spawn(telemetry::farewell(stop.clone(), handle.clone(), FAREWELL));

@@ -21,19 +21,20 @@ mod spokesman;
 mod trust;
 
 use std::{
-    net::TcpListener,
+    net::{SocketAddr, TcpListener},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use axum::Router;
-use axum_server::Handle;
+use axum_server::{Handle, Server};
 use bk_api::config::{AgentCredentials, Config};
 use bk_buildkite::Registrar;
-use bk_plan::pod::BrokerAccess;
+use bk_plan::{broker::session::secret_names, pod::BrokerAccess};
 use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use reqwest::Url;
+use rustls::ServerConfig;
 use tokio::{sync::watch, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
@@ -57,7 +58,10 @@ use crate::{
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Connections are closed after the answer, so these are registrations that are under way, and strangers.
-const LIMITS: Limits = Limits { all: 1024, of_one: 128, stay: Duration::from_secs(30) };
+const LIMITS: Limits = Limits { all: 512, of_one: 64, stay: Duration::from_secs(30) };
+
+/// The most that the head of a request may take.
+const HEAD: usize = 32 << 10;
 
 /// How long the broker's Secret may take to be filled when the operator starts.
 const FILLING: Duration = Duration::from_secs(30);
@@ -174,6 +178,12 @@ impl Broker {
         open.follow(Some(following.abort_handle()));
     }
 
+    /// The Secrets that it keeps, if there is one, whether pods use it or not.
+    pub fn secrets(&self) -> Vec<String> {
+        let name = self.0.iter().map(|open| open.name.as_str());
+        name.flat_map(|name| [name.to_owned()].into_iter().chain(secret_names(name))).collect()
+    }
+
     /// Who ends jobs for their agents. Without a broker nobody can.
     pub(crate) fn spokesman(&self, registrar: &Registrar) -> Spokesman {
         Spokesman::new(self.0.as_ref().map(|open| open.sessions.clone()), registrar.clone())
@@ -233,21 +243,17 @@ async fn serve(
 ) {
     let handle = Handle::new();
     tokio::spawn(telemetry::farewell(shutdown.clone(), handle.clone(), FAREWELL));
-    let service = router.into_make_service_with_connect_info::<std::net::SocketAddr>();
+    let service = router.into_make_service_with_connect_info::<SocketAddr>();
     let served = match identity {
         None => match axum_server::from_tcp(listener) {
-            Ok(server) => {
-                server.map(|plain| Door::new(plain, LIMITS, metrics)).handle(handle).serve(service).await
-            }
+            Ok(server) => guarded(server, metrics).handle(handle).serve(service).await,
             Err(error) => Err(error),
         },
         Some(identity) => {
-            let tls = certificates::tls("the broker", &["http/1.1"], identity, &shutdown);
+            let tls = certificates::tls("the broker", one_answer, identity, &shutdown);
             let Some(tls) = tls.await else { return };
             match axum_server::from_tcp_rustls(listener, tls) {
-                Ok(server) => {
-                    server.map(|tls| Door::new(tls, LIMITS, metrics)).handle(handle).serve(service).await
-                }
+                Ok(server) => guarded(server, metrics).handle(handle).serve(service).await,
                 Err(error) => Err(error),
             }
         }
@@ -255,6 +261,19 @@ async fn serve(
     if let Err(error) = served {
         tracing::error!(%error, "agents cannot register any more");
     }
+}
+
+/// Nobody comes back, so nothing is agreed on for later.
+fn one_answer(tls: &mut ServerConfig) {
+    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+    tls.send_tls13_tickets = 0;
+}
+
+/// Strangers talk to it: each of them can have it keep no more than the head and the body of one request.
+fn guarded<A>(server: Server<SocketAddr, A>, metrics: Metrics) -> Server<SocketAddr, Door<A>> {
+    let mut server = server.http1_only().map(|inside| Door::new(inside, LIMITS, metrics));
+    server.http_builder().http1().max_buf_size(HEAD);
+    server
 }
 
 #[cfg(test)]

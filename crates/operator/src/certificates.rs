@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum_server::tls_rustls::RustlsConfig;
 use jiff::{SignedDuration, Timestamp, Zoned, tz::TimeZone};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, KeyUsagePurpose};
+use rustls::ServerConfig;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -38,35 +39,30 @@ pub(crate) trait Certified: Clone + Send + Sync + 'static {
     fn pem(&self) -> (&str, &str);
 }
 
-/// Protocols that an endpoint speaks by TLS, the best first.
-pub(crate) type Protocols = &'static [&'static str];
+/// What is particular about an endpoint's TLS.
+pub(crate) type Manner = fn(&mut ServerConfig);
 
 /// TLS with the first certificate that can be served, and with each that follows it; connections that are open stay. Nothing comes of it if there
 /// is no certificate before the shutdown.
 pub(crate) async fn tls<I: Certified>(
     whose: &'static str,
-    protocols: Protocols,
+    manner: Manner,
     mut identities: watch::Receiver<Option<I>>,
     shutdown: &CancellationToken,
 ) -> Option<RustlsConfig> {
-    let tls = shutdown.run_until_cancelled(first(whose, protocols, &mut identities)).await??;
-    tokio::spawn(shutdown.clone().run_until_cancelled_owned(follow(
-        whose,
-        protocols,
-        identities,
-        tls.clone(),
-    )));
+    let tls = shutdown.run_until_cancelled(first(whose, manner, &mut identities)).await??;
+    tokio::spawn(shutdown.clone().run_until_cancelled_owned(follow(whose, manner, identities, tls.clone())));
     Some(tls)
 }
 
 async fn first<I: Certified>(
     whose: &str,
-    protocols: Protocols,
+    manner: Manner,
     identities: &mut watch::Receiver<Option<I>>,
 ) -> Option<RustlsConfig> {
     loop {
         let identity = identities.wait_for(Option::is_some).await.ok()?.clone()?;
-        match config(&identity, protocols).await {
+        match config(&identity, manner).await {
             Ok(config) => return Some(RustlsConfig::from_config(config)),
             Err(error) => tracing::error!(%error, "cannot serve {whose} with the certificate there is"),
         }
@@ -76,13 +72,13 @@ async fn first<I: Certified>(
 
 async fn follow<I: Certified>(
     whose: &str,
-    protocols: Protocols,
+    manner: Manner,
     mut identities: watch::Receiver<Option<I>>,
     tls: RustlsConfig,
 ) {
     while identities.changed().await.is_ok() {
         let Some(identity) = identities.borrow_and_update().clone() else { continue };
-        match config(&identity, protocols).await {
+        match config(&identity, manner).await {
             Ok(config) => {
                 tls.reload_from_config(config);
                 tracing::info!("{whose} have a new certificate");
@@ -94,13 +90,10 @@ async fn follow<I: Certified>(
     }
 }
 
-async fn config<I: Certified>(
-    identity: &I,
-    protocols: Protocols,
-) -> std::io::Result<Arc<rustls::ServerConfig>> {
+async fn config<I: Certified>(identity: &I, manner: Manner) -> std::io::Result<Arc<ServerConfig>> {
     let (certificate, key) = identity.pem();
     let tls = RustlsConfig::from_pem(certificate.into(), key.into()).await?;
-    let mut config = rustls::ServerConfig::clone(&tls.get_inner());
-    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let mut config = ServerConfig::clone(&tls.get_inner());
+    manner(&mut config);
     Ok(Arc::new(config))
 }

@@ -1,7 +1,7 @@
 //! What the operator and the syncer of mirrors may do in the cluster: the one place that says so. The chart, and with it the plain manifests, are
 //! written from here.
 
-use bk_plan::broker::session::{SHARDS, secret_name};
+use bk_plan::broker::session::secret_names;
 
 /// A rule of a Role, and what it is for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -173,7 +173,7 @@ pub fn broker_in_own_namespace(name: &str) -> Vec<Permission> {
             why: "Its sessions, which they share, too.",
             group: "",
             resources: &["secrets"],
-            names: (0..SHARDS).map(|shard| secret_name(name, shard)).collect(),
+            names: secret_names(name).collect(),
             verbs: &["list", "watch", "patch"],
         },
     ]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use bk_api::config::Config;
-use bk_plan::pod::BrokerAccess;
+use bk_plan::pod::{BrokerAccess, PodSettings};
 use futures::future::join_all;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
@@ -144,7 +144,10 @@ impl House {
         let (remote, remote_changes) = RemoteStates::new(settings.intakes.clone());
         let (notices, courier) = notices::channel(&settings.intakes);
         let wakefulness = Arc::new(Wakefulness::new());
-        let pod_settings = settings.pods(shim_config_map.clone(), broker.clone());
+        let pod_settings = PodSettings {
+            broker_secrets: self.broker.secrets(),
+            ..settings.pods(shim_config_map.clone(), broker.clone())
+        };
         let spokesman = self.broker.spokesman(&settings.registrar).fenced(self.tenure.as_ref());
         let controller = Controller::new(
             cluster,

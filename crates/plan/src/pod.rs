@@ -133,6 +133,9 @@ pub struct PodSettings {
     pub metrics: MetricsExporterConfig,
     /// The Secret with the token for Buildkite's API, which no pod may refer to.
     pub api_token_secret: String,
+    /// Secrets with the broker's keys and the sessions of agents, which no pod may refer to, whether agents register there or not. They are in the
+    /// job namespace if the operator is.
+    pub broker_secrets: Vec<String>,
     /// The operator's own service account, if it is in the job namespace: no pod may run as it.
     pub own_account: Option<String>,
 }
@@ -166,6 +169,7 @@ impl PodSettings {
             logs: config.logs.clone(),
             metrics: config.metrics.clone(),
             api_token_secret: config.spawner.api_token_secret.clone(),
+            broker_secrets: Vec::new(),
             own_account: None,
         }
     }

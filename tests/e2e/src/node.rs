@@ -43,8 +43,13 @@ impl PlayedNode {
     /// No longer answers, and is marked as the control plane marks such a node after its patience is over.
     pub async fn fall_silent(&self) -> Result<()> {
         self.answer("Unknown").await?;
-        let unreachable = json!({ "key": "node.kubernetes.io/unreachable", "effect": "NoExecute" });
-        let patch = json!({ "spec": { "taints": [unreachable, { "key": "e2e", "effect": "NoSchedule" }] } });
+        self.taint("node.kubernetes.io/unreachable", "NoExecute").await
+    }
+
+    /// Has another taint.
+    pub async fn taint(&self, key: &str, effect: &str) -> Result<()> {
+        let taints = json!([{ "key": key, "effect": effect }, { "key": "e2e", "effect": "NoSchedule" }]);
+        let patch = json!({ "spec": { "taints": taints } });
         self.nodes().patch(&self.name, &PatchParams::default(), &Patch::Merge(patch)).await?;
         Ok(())
     }

@@ -41,7 +41,7 @@ use super::{
 use crate::{settings::Cluster, telemetry::Metrics};
 
 /// The most that an agent says about itself.
-const MAX_BODY: usize = 64 << 10;
+const MAX_BODY: usize = 32 << 10;
 
 /// How many registrations may be under way at once. Agents try again after ten seconds.
 const AT_ONCE: usize = 256;
@@ -168,12 +168,14 @@ async fn register(desk: &Desk, peer: IpAddr, headers: &HeaderMap, body: &[u8]) -
     if desk.sessions.get(&ticket.job_uuid).is_some_and(is_used) {
         return Err(Refusal::Used.into());
     }
-    let reviewed = match terms.proof {
-        RegistrationProof::Address => None,
-        RegistrationProof::ServiceAccount => Some(review(desk, proof).await?),
+    let reviewed = async {
+        match terms.proof {
+            RegistrationProof::Address => Ok(None),
+            RegistrationProof::ServiceAccount => review(desk, proof).await.map(Some),
+        }
     };
+    let (reviewed, pod) = tokio::try_join!(reviewed, find(desk, &terms, &ticket))?;
     let caller = reviewed.as_deref().map_or(Caller::Address(peer), Caller::Pod);
-    let pod = find(desk, &terms, &ticket).await?;
     let admitted = registration::decide(&ticket, pod.as_ref(), caller, Timestamp::now())?;
     let answer = forward(&terms, &admitted, body).await?;
     keep(desk, &terms, &ticket, &admitted, peer, answer).await
@@ -255,6 +257,8 @@ async fn keep(
     let endpoint = text("endpoint").map(str::to_owned);
     let record = SessionRecord {
         build_job: ticket.uid.clone(),
+        name: (ticket.build_job != names::build_job(&ticket.job_uuid)).then(|| ticket.build_job.clone()),
+        namespace: terms.namespace.clone(),
         attempt: ticket.attempt,
         agent: agent.to_owned(),
         token: token.to_owned(),
@@ -269,8 +273,8 @@ async fn keep(
             NotKept::Failed(error) => Failure::Later("api_server", bk_ops::report::one_line(&error)),
         });
     }
-    // An earlier attempt's agent, which is gone with its pod.
-    if let Some(former) = former {
+    // An earlier attempt's agent is gone with its pod.
+    if let Some(former) = former.filter(|former| former.is_before(&record)) {
         let terms = terms.clone();
         tokio::spawn(async move { disconnect(&terms, &former).await });
     }

@@ -12,14 +12,14 @@ use std::{
 use bk_api::names;
 use bk_plan::broker::session::{MAX_RECORDS, SHARDS, SessionRecord, secret_name, shard};
 use futures::StreamExt;
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api,
     api::{ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     time::Instant,
 };
 use tokio_util::sync::CancellationToken;
@@ -35,6 +35,9 @@ const PACE: Duration = Duration::from_millis(200);
 /// How long what is over may stay on record.
 const LINGER: Duration = Duration::from_mins(1);
 
+/// How long the first look at what is on record may take. Without it, much is taken for lost that can be spoken for.
+const FIRST_LOOK: Duration = Duration::from_secs(20);
+
 /// How often a write is tried that others overtake.
 const TRIES: usize = 5;
 
@@ -49,11 +52,17 @@ pub(crate) enum NotKept {
 
 /// The sessions as this replica knows them. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Sessions(Arc<[Shelf]>);
+pub(crate) struct Sessions {
+    shelves: Arc<[Shelf]>,
+    /// Until when the first look may take.
+    patience: Instant,
+}
 
 /// The sessions in one Secret.
 struct Shelf {
     state: Mutex<State>,
+    /// Whether it was looked at.
+    known: watch::Sender<bool>,
     orders: mpsc::UnboundedSender<Order>,
 }
 
@@ -70,7 +79,7 @@ struct State {
 type Add = (String, SessionRecord, oneshot::Sender<Result<(), NotKept>>);
 
 enum Order {
-    Add(Add),
+    Add(Box<Add>),
     Remove,
 }
 
@@ -81,9 +90,9 @@ impl Sessions {
         let shelves = (0..SHARDS).map(|number| {
             let (orders, receiver) = mpsc::unbounded_channel();
             writers.push((secret_name(broker, number), receiver));
-            Shelf { state: Mutex::default(), orders }
+            Shelf { state: Mutex::default(), known: watch::Sender::new(false), orders }
         });
-        let sessions = Self(shelves.collect());
+        let sessions = Self { shelves: shelves.collect(), patience: Instant::now() + FIRST_LOOK };
         for (number, (name, orders)) in writers.into_iter().enumerate() {
             let clerk = Clerk { cluster: cluster.clone(), name, sessions: sessions.clone(), number };
             let watching = clerk.clone().watch();
@@ -91,6 +100,15 @@ impl Sessions {
             tokio::spawn(shutdown.clone().run_until_cancelled_owned(clerk.write(orders)));
         }
         sessions
+    }
+
+    /// Waits until it is known what is on record. If that cannot be read, it is not waited for in vain.
+    pub(crate) async fn complete(&self) {
+        for shelf in self.shelves.iter() {
+            let mut known = shelf.known.subscribe();
+            // It is told of at once where it fails.
+            let _late = tokio::time::timeout_at(self.patience, known.wait_for(|known| *known)).await;
+        }
     }
 
     /// The session of a job's agent.
@@ -101,7 +119,7 @@ impl Sessions {
     /// All of them, by job.
     pub(crate) fn all(&self) -> Vec<(String, SessionRecord)> {
         let of = |shelf: &Shelf| shelf.lock().records.clone().into_iter();
-        self.0.iter().flat_map(of).collect()
+        self.shelves.iter().flat_map(of).collect()
     }
 
     /// Puts a session on record; answers when it is.
@@ -109,7 +127,7 @@ impl Sessions {
         let (done, answer) = oneshot::channel();
         let orders = self.shelf(&job).orders.clone();
         let gone = || NotKept::Failed(Error::Setup("the operator is about to stop".to_owned()));
-        orders.send(Order::Add((job, record, done))).map_err(|_| gone())?;
+        orders.send(Order::Add(Box::new((job, record, done)))).map_err(|_| gone())?;
         answer.await.map_err(|_| gone())?
     }
 
@@ -126,7 +144,7 @@ impl Sessions {
     }
 
     fn shelf(&self, job: &str) -> &Shelf {
-        &self.0[shard(job)]
+        &self.shelves[shard(job)]
     }
 }
 
@@ -137,11 +155,26 @@ impl Shelf {
     }
 }
 
+fn version(metadata: &ObjectMeta) -> Option<u64> {
+    metadata.resource_version.as_deref()?.parse().ok()
+}
+
 impl State {
+    /// Takes down that a write based on what is known was done, and what it has taken out.
+    fn wrote(&mut self, written: &ObjectMeta, gone: &[String]) {
+        if let Some(version) = version(written).filter(|version| *version > self.version) {
+            self.version = version;
+            for job in gone {
+                self.over.remove(job);
+            }
+        }
+    }
+
     /// Takes over what a Secret holds, unless a younger version is known.
     fn see(&mut self, secret: &Secret) {
-        let version = secret.metadata.resource_version.as_deref().and_then(|version| version.parse().ok());
-        let Some(version) = version.filter(|version| *version > self.version) else { return };
+        let Some(version) = version(&secret.metadata).filter(|version| *version > self.version) else {
+            return;
+        };
         self.version = version;
         let held = secret.data.iter().flatten();
         let read = |(job, bytes): (&String, &ByteString)| {
@@ -151,6 +184,16 @@ impl State {
         self.over.retain(|job| held.remove(job).is_some());
         self.records = held;
     }
+}
+
+/// A write to a Secret.
+struct Change {
+    /// The version that it is based on, if any is known.
+    version: Option<String>,
+    /// What is taken out.
+    gone: Vec<String>,
+    /// What is put in, and nothing in the place of what is taken out.
+    data: serde_json::Map<String, Value>,
 }
 
 /// Reads and writes one of the Secrets.
@@ -163,8 +206,17 @@ struct Clerk {
 }
 
 impl Clerk {
+    fn shelf(&self) -> &Shelf {
+        &self.sessions.shelves[self.number]
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
-        self.sessions.0[self.number].lock()
+        self.shelf().lock()
+    }
+
+    fn see(&self, secret: &Secret) {
+        self.state().see(secret);
+        self.shelf().known.send_replace(true);
     }
 
     /// Follows what other replicas write.
@@ -173,8 +225,9 @@ impl Clerk {
         let mut versions = std::pin::pin!(watch_one(api, &self.name));
         while let Some(version) = versions.next().await {
             match version {
-                Ok(Some(secret)) => self.state().see(&secret),
+                Ok(Some(secret)) => self.see(&secret),
                 Ok(None) => {
+                    self.shelf().known.send_replace(true);
                     tracing::error!(
                         secret = self.name,
                         "agents cannot register: there is no Secret for their sessions"
@@ -208,13 +261,13 @@ impl Clerk {
                     due.get_or_insert_with(|| Instant::now() + LINGER);
                     continue;
                 }
-                Some(Order::Add(add)) => batch.push(add),
+                Some(Order::Add(add)) => batch.push(*add),
                 None => {}
             }
             tokio::time::sleep_until(next).await;
             while let Ok(order) = orders.try_recv() {
                 if let Order::Add(add) = order {
-                    batch.push(add);
+                    batch.push(*add);
                 }
             }
             let failed = self.flush(batch).await;
@@ -225,20 +278,29 @@ impl Clerk {
 
     /// Writes a batch, and what is over out of the record; says whether that has to be tried again.
     async fn flush(&self, mut adds: Vec<Add>) -> bool {
+        if !adds.is_empty() && self.state().version == 0 {
+            // Whoever writes without having looked may write over what others have written.
+            if let Err(error) = self.refresh().await {
+                return fail(adds, &error);
+            }
+        }
         for _ in 0..TRIES {
             adds = self.refuse_used(adds);
-            let Some(patch) = self.patch(&adds) else {
+            self.take_back(&adds);
+            let Some(Change { version, gone, data }) = self.change(&adds) else {
                 self.keep(adds);
                 return false;
             };
+            let patch = json!({ "metadata": { "resourceVersion": version }, "data": data });
             let api = Api::<Secret>::namespaced(self.cluster.calls.clone(), &self.cluster.namespace);
             let params = PatchParams {
                 field_manager: Some(names::FIELD_MANAGER.to_owned()),
                 ..PatchParams::default()
             };
-            match api.patch(&self.name, &params, &Patch::Merge(&patch)).await {
-                Ok(secret) => {
-                    self.state().see(&secret);
+            // What is in it then is known: only its version is asked for.
+            match api.patch_metadata(&self.name, &params, &Patch::Merge(&patch)).await {
+                Ok(written) => {
+                    self.state().wrote(&written.metadata, &gone);
                     self.keep(adds);
                     return false;
                 }
@@ -248,10 +310,31 @@ impl Clerk {
                         return fail(adds, &error);
                     }
                 }
-                Err(error) => return fail(adds, &self.failed(error)),
+                Err(error) => return self.doubt(adds, &self.failed(error)).await,
             }
         }
         fail(adds, &Error::Setup(format!("Secret {} is written by too many at once", self.name)))
+    }
+
+    /// After a write of which nobody knows whether it was done: those that are on record are kept, and the others are not.
+    async fn doubt(&self, adds: Vec<Add>, error: &Error) -> bool {
+        if adds.is_empty() || self.refresh().await.is_err() {
+            return fail(adds, error);
+        }
+        let (kept, lost): (Vec<_>, Vec<_>) = {
+            let state = self.state();
+            adds.into_iter().partition(|(job, record, _)| state.records.get(job) == Some(record))
+        };
+        self.keep(kept);
+        fail(lost, error)
+    }
+
+    /// What is to be on record is not over any more.
+    fn take_back(&self, adds: &[Add]) {
+        let mut state = self.state();
+        for (job, ..) in adds {
+            state.over.remove(job);
+        }
     }
 
     /// Those whose attempt has no session yet; the others hear so.
@@ -279,7 +362,7 @@ impl Clerk {
     }
 
     /// What makes the Secret what it should be; nothing if there is nothing to change.
-    fn patch(&self, adds: &[Add]) -> Option<Value> {
+    fn change(&self, adds: &[Add]) -> Option<Change> {
         let state = self.state();
         let room = MAX_RECORDS.saturating_sub(state.records.len());
         if adds.len() > room {
@@ -290,18 +373,19 @@ impl Clerk {
         }
         let entry =
             |record: &SessionRecord| json!(ByteString(serde_json::to_vec(record).unwrap_or_default()));
-        let gone = state.over.iter().map(|job| (job.clone(), Value::Null));
+        let gone: Vec<String> = state.over.iter().cloned().collect();
+        let removed = gone.iter().map(|job| (job.clone(), Value::Null));
         let new = adds.iter().take(room).map(|(job, record, _)| (job.clone(), entry(record)));
-        let data: serde_json::Map<String, Value> = gone.chain(new).collect();
+        let data: serde_json::Map<String, Value> = removed.chain(new).collect();
         let version = (state.version > 0).then(|| state.version.to_string());
-        (!data.is_empty()).then(|| json!({ "metadata": { "resourceVersion": version }, "data": data }))
+        (!data.is_empty()).then_some(Change { version, gone, data })
     }
 
     async fn refresh(&self) -> Result<(), Error> {
         let api = Api::<Secret>::namespaced(self.cluster.calls.clone(), &self.cluster.namespace);
         let this = ListParams::default().fields(&format!("metadata.name={}", self.name));
         let found = api.list(&this).await.map_err(|error| self.failed(error))?;
-        found.iter().for_each(|secret| self.state().see(secret));
+        found.iter().for_each(|secret| self.see(secret));
         Ok(())
     }
 
@@ -322,6 +406,8 @@ fn fail(adds: Vec<Add>, error: &Error) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use super::*;
     use crate::api_server::{ApiServer, refusal};
 
@@ -330,6 +416,8 @@ mod tests {
     fn record(agent: &str, attempt: u32) -> SessionRecord {
         SessionRecord {
             build_job: "b".to_owned(),
+            name: None,
+            namespace: "ci".to_owned(),
             attempt,
             agent: agent.to_owned(),
             token: "t".to_owned(),
@@ -358,7 +446,7 @@ mod tests {
                 secret["metadata"]["resourceVersion"] = json!((before + 10).to_string());
                 (200, secret)
             }
-            _ => refusal(404, "NotFound"),
+            _ => listed(1, &[]),
         })
         .await;
         let sessions = start(&server);
@@ -379,13 +467,41 @@ mod tests {
         assert!(sessions.get(&jobs[0]).is_some(), "of another BuildJob");
         sessions.remove(&jobs[0], "b");
         assert!(sessions.get(&jobs[0]).is_none());
+        sessions.add(jobs[0].clone(), record("6", 2)).await.unwrap();
+        let last = server.calls().into_iter().rfind(|call| call.method == "PATCH").unwrap();
+        assert!(last.body["data"][&jobs[0]].is_string(), "it is not over any more: {}", last.body);
+        assert_eq!(sessions.get(&jobs[0]).unwrap().agent, "6");
+    }
+
+    /// What the API server has, in a list.
+    fn listed(version: u64, records: &[(&str, SessionRecord)]) -> (u16, Value) {
+        let metadata = json!({ "resourceVersion": version.to_string() });
+        (200, json!({ "metadata": metadata, "items": [held(version, records)] }))
+    }
+
+    /// The API server has done it, and the answer was lost.
+    #[tokio::test]
+    async fn a_session_that_is_on_record_is_kept_whatever_was_answered() {
+        let written = AtomicBool::new(false);
+        let server = ApiServer::start(move |call, _| match call.method.as_str() {
+            "PATCH" => {
+                written.store(true, Ordering::Relaxed);
+                refusal(500, "InternalError")
+            }
+            _ if !written.load(Ordering::Relaxed) => listed(6, &[]),
+            _ => listed(7, &[(JOB, record("mine", 0))]),
+        })
+        .await;
+        let sessions = start(&server);
+        sessions.add(JOB.to_owned(), record("mine", 0)).await.unwrap();
+        assert_eq!(sessions.get(JOB).unwrap().agent, "mine");
     }
 
     #[tokio::test]
     async fn of_two_replicas_only_one_registers_an_attempt() {
         let server = ApiServer::start(|call, _| match call.method.as_str() {
             "PATCH" => refusal(409, "Conflict"),
-            _ => (200, json!({ "metadata": { "resourceVersion": "7" }, "items": [held(7, &[(JOB, record("other", 0))])] })),
+            _ => listed(7, &[(JOB, record("other", 0))]),
         })
         .await;
         let sessions = start(&server);

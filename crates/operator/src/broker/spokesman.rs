@@ -42,6 +42,13 @@ impl Spokesman {
         Self { tenure: tenure.cloned(), ..self }
     }
 
+    /// Waits until it is known for whom it can speak.
+    pub(crate) async fn complete(&self) {
+        if let Some(sessions) = &self.sessions {
+            sessions.complete().await;
+        }
+    }
+
     /// The session of the agent of a BuildJob's current attempt.
     pub(crate) fn session(&self, job: &BuildJob) -> Option<SessionRecord> {
         let record = self.sessions.as_ref()?.get(job.job_uuid()?)?;
@@ -119,6 +126,8 @@ impl Spokesman {
         let verdict = Verdict::new(VerdictCode::AgentLost, message);
         tokio::spawn(async move {
             if let Err(error) = speaker.end(job, &record, &verdict).await {
+                // The next look at its pod finds it again.
+                speaker.exposed.lock().unwrap_or_else(PoisonError::into_inner).remove(&record.agent);
                 tracing::error!(
                     error = bk_ops::report::one_line(&error),
                     "cannot end the session of somebody else"

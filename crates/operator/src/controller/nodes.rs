@@ -24,51 +24,67 @@ use crate::{
     settings::{self, Cluster},
 };
 
-/// What is known of nodes. Those of which nothing is to be said, or that no job is on, are left out.
+/// How long a node may take to be heard of when the API server can be reached again: kubelets write every ten seconds, and take a while to notice.
+const REUNION: SignedDuration = SignedDuration::from_secs(30);
+
+/// The nodes that job pods are on.
 pub(super) struct Nodes {
     streams: Client,
     is_wanted: bool,
-    taints: Vec<String>,
-    known: Mutex<HashMap<String, NodeFacts>>,
+    known: Mutex<Known>,
 }
 
 impl Nodes {
     pub(super) fn new(cluster: &Cluster, settings: &PodSettings) -> Self {
         let interrupts = settings.config.node_leaving == NodeLeaving::Interrupt;
+        let known = Known { taints: settings.config.node_leaving_taints.clone(), nodes: HashMap::new() };
         Self {
             streams: cluster.streams.clone(),
             is_wanted: settings.broker.is_some() || interrupts,
-            taints: settings.config.node_leaving_taints.clone(),
-            known: Mutex::default(),
+            known: Mutex::new(known),
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, NodeFacts>> {
+    fn lock(&self) -> MutexGuard<'_, Known> {
         // Each change is a single step.
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
 
+/// What is known of nodes. Those of which nothing is to be said, or that no job is on, are left out.
+struct Known {
+    /// Taints that say that a node is about to go, besides those that everybody knows.
+    taints: Vec<String>,
+    nodes: HashMap<String, NodeFacts>,
+}
+
+impl Known {
     /// Takes down how a node is; answers with its name if that matters to jobs on it.
-    fn see(&self, event: watcher::Event<Node>, now: Timestamp) -> Option<String> {
+    fn see(&mut self, event: watcher::Event<Node>, now: Timestamp) -> Option<String> {
         let facts = match event {
-            watcher::Event::Apply(node) | watcher::Event::InitApply(node) => {
-                NodeFacts::of(&node, &self.taints)
+            watcher::Event::Apply(node) => {
+                let facts = NodeFacts::of(&node, &self.taints);
+                let noticed = self.silent_since(&facts.name).unwrap_or(now);
+                facts.counted_from(noticed)
             }
+            // While nobody watched, the node may have been as cut off as we were: it has time to say something.
+            watcher::Event::InitApply(node) => NodeFacts::of(&node, &self.taints).counted_from(now + REUNION),
             watcher::Event::Delete(node) => {
                 let name = node.metadata.name?;
-                let silent_since = self.lock().get(&name).and_then(|facts| facts.silent_since);
-                NodeFacts::deleted(name, silent_since.unwrap_or(now))
+                let noticed = self.silent_since(&name).unwrap_or(now);
+                NodeFacts::deleted(name, noticed)
             }
             watcher::Event::Init | watcher::Event::InitDone => return None,
         };
         let name = facts.name.clone();
         let is_plain = facts.silent_since.is_none() && facts.leaving.is_none();
-        let before = if is_plain {
-            self.lock().remove(&name)
-        } else {
-            self.lock().insert(name.clone(), facts.clone())
-        };
+        let before =
+            if is_plain { self.nodes.remove(&name) } else { self.nodes.insert(name.clone(), facts.clone()) };
         (before.as_ref() != Some(&facts) && !(is_plain && before.is_none())).then_some(name)
+    }
+
+    fn silent_since(&self, name: &str) -> Option<Timestamp> {
+        self.nodes.get(name)?.silent_since
     }
 }
 
@@ -82,7 +98,7 @@ pub(super) fn follow(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Bui
         let events = stream::iter(watching).flatten();
         events.flat_map(move |event| {
             let touched = match event {
-                Ok(event) => context.nodes.see(event, Timestamp::now()),
+                Ok(event) => context.nodes.lock().see(event, Timestamp::now()),
                 Err(error) => {
                     tracing::warn!(error = bk_ops::report::one_line(&error), "cannot watch nodes");
                     None
@@ -112,7 +128,7 @@ fn concerned(context: &Context, node: &str) -> Vec<ObjectRef<BuildJob>> {
     let pods = context.pods.all();
     let is_on = |pod: &JobPod, name: &str| pod.facts().node.as_deref() == Some(name);
     let has_pods = |name: &str| pods.iter().any(|pod| is_on(pod, name));
-    context.nodes.lock().retain(|name, facts| !facts.is_deleted || has_pods(name));
+    context.nodes.lock().nodes.retain(|name, facts| !facts.is_deleted || has_pods(name));
     let there = pods.iter().filter(|pod| is_on(pod, node));
     there.filter_map(|pod| Some(ObjectRef::new(pod.build_job()?).within(&context.namespace))).collect()
 }
@@ -120,7 +136,7 @@ fn concerned(context: &Context, node: &str) -> Vec<ObjectRef<BuildJob>> {
 /// How the node of a pod is. Before a job is ended because of its silence, the API server is asked again.
 pub(super) async fn of(context: &Context, pod: Option<&PodFacts>) -> Result<Option<NodeFacts>, Error> {
     let Some(name) = pod.and_then(|pod| pod.node.as_deref()) else { return Ok(None) };
-    let Some(facts) = context.nodes.lock().get(name).cloned() else { return Ok(None) };
+    let Some(facts) = context.nodes.lock().nodes.get(name).cloned() else { return Ok(None) };
     let patience = SignedDuration::from_secs(context.rules.pod.config.node_loss_seconds.into());
     let is_due = facts.silent_since.is_some_and(|since| Timestamp::now().duration_since(since) >= patience);
     if !is_due {
@@ -128,6 +144,62 @@ pub(super) async fn of(context: &Context, pod: Option<&PodFacts>) -> Result<Opti
     }
     let api = Api::<Node>::all(context.client.clone());
     let node = api.get_opt(name).await.map_err(Error::kubernetes(format!("read node {name}")))?;
-    let deleted = || facts.silent_since.map(|since| NodeFacts::deleted(name.to_owned(), since));
-    Ok(node.map(|node| NodeFacts::of(&node, &context.nodes.taints)).or_else(deleted))
+    let noticed = facts.silent_since.unwrap_or_default();
+    Ok(Some(match node {
+        Some(node) => NodeFacts::of(&node, &context.nodes.lock().taints).counted_from(noticed),
+        None => NodeFacts::deleted(name.to_owned(), noticed),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use watcher::Event::{Apply, Delete, InitApply};
+
+    use super::*;
+
+    fn node(ready: &str) -> Node {
+        let condition = json!({"type": "Ready", "status": ready, "lastTransitionTime": at(0)});
+        serde_json::from_value(json!({"metadata": {"name": "n"}, "status": {"conditions": [condition]}}))
+            .unwrap()
+    }
+
+    fn at(seconds: i64) -> Timestamp {
+        Timestamp::from_second(1_800_000_000 + seconds).unwrap()
+    }
+
+    fn known() -> Known {
+        Known { taints: Vec::new(), nodes: HashMap::new() }
+    }
+
+    #[test]
+    fn silence_counts_from_when_it_was_noticed_and_ends() {
+        let mut known = known();
+        assert_eq!(known.see(Apply(node("True")), at(1)), None);
+        assert_eq!(known.see(Apply(node("Unknown")), at(2)).as_deref(), Some("n"));
+        assert_eq!(known.see(Apply(node("Unknown")), at(5)), None, "it is known");
+        assert_eq!(known.silent_since("n"), Some(at(2)));
+        assert_eq!(known.see(Apply(node("True")), at(6)).as_deref(), Some("n"));
+        assert!(known.nodes.is_empty());
+    }
+
+    /// The cluster has noticed the silence long ago; the node may be about to say something, as we can again.
+    #[test]
+    fn a_node_has_time_to_be_heard_of_when_the_cluster_can_be_reached_again() {
+        let mut known = known();
+        known.see(Apply(node("Unknown")), at(2));
+        assert_eq!(known.see(InitApply(node("Unknown")), at(90)).as_deref(), Some("n"));
+        assert_eq!(known.silent_since("n"), Some(at(90) + REUNION));
+    }
+
+    #[test]
+    fn a_node_that_is_deleted_is_silent_from_then_on_or_before() {
+        let mut known = known();
+        assert_eq!(known.see(Delete(node("True")), at(3)).as_deref(), Some("n"));
+        assert_eq!(known.nodes["n"], NodeFacts::deleted("n".to_owned(), at(3)));
+        let mut known = self::known();
+        known.see(Apply(node("Unknown")), at(1));
+        known.see(Delete(node("Unknown")), at(3));
+        assert_eq!(known.silent_since("n"), Some(at(1)));
+    }
 }

@@ -34,6 +34,7 @@ pub(super) struct Workload {
 pub(super) async fn find(context: &Context, job: &BuildJob, recall: &Recall) -> Result<Workload, Error> {
     context.pods.complete().await;
     context.batch_jobs.complete().await;
+    context.spokesman.complete().await;
     let status = job.status_or_default();
     let name = names::pod(&job.name_any(), status.attempt);
     let recorded = status.pod_name.is_some() || status.job_name.is_some();

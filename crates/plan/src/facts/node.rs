@@ -24,7 +24,7 @@ const SHUTTING_DOWN: &str = "shutting down";
 pub struct NodeFacts {
     /// Its name.
     pub name: String,
-    /// Since when its kubelet has not been heard of, if it has not.
+    /// Since when its kubelet has not been heard of, if it has not, as the cluster says or [as it was noticed](Self::counted_from).
     pub silent_since: Option<Timestamp>,
     /// Whether it is none of the cluster's any more; it is silent since then at the latest.
     pub is_deleted: bool,
@@ -36,6 +36,12 @@ impl NodeFacts {
     /// A node that has been deleted. The cluster takes up to a minute to take its pods away.
     pub fn deleted(name: String, silent_since: Timestamp) -> Self {
         Self { name, silent_since: Some(silent_since), is_deleted: true, leaving: None }
+    }
+
+    /// The same, with its silence, if it is silent, counted from when somebody heard of it: the cluster may have noticed while nobody could.
+    #[must_use]
+    pub fn counted_from(self, noticed: Timestamp) -> Self {
+        Self { silent_since: self.silent_since.map(|_| noticed), ..self }
     }
 
     /// Reads the facts off a node. These taints count besides those that are known.

@@ -8,7 +8,6 @@ use k8s_openapi::api::core::v1::PodSpec;
 use serde_json::{Map, Value};
 
 use super::{AGENT_CONTAINER, PodSettings, RenderError, registration};
-use crate::broker::session::{SHARDS, secret_name};
 
 /// What a step's patch may change of the `agent` container.
 const PATCHABLE: [&str; 4] = ["name", "resources", "env", "$patch"];
@@ -41,7 +40,8 @@ pub(super) fn check(spec: &PodSpec, job: &BuildJob, settings: &PodSettings) -> R
     // A pod is JSON to begin with.
     let json = serde_json::to_value(&others).unwrap_or_default();
     let tokens = [&settings.config.agent_token_secret, &settings.api_token_secret];
-    let is_guarded = |name: &str| tokens.iter().any(|token| *token == name) || is_brokers(name, settings);
+    let is_guarded =
+        |name: &str| tokens.into_iter().chain(&settings.broker_secrets).any(|guarded| guarded == name);
     if let Some((path, secret)) = find(&json, "pod.spec", "", &is_guarded) {
         let problem = format!(
             "the Secret `{secret}` holds a token of the operator's, which is not for jobs; name another"
@@ -62,12 +62,6 @@ pub(super) fn check(spec: &PodSpec, job: &BuildJob, settings: &PodSettings) -> R
         }),
         _ => Ok(()),
     }
-}
-
-/// Whether a Secret is one of the broker's, in which its keys and the sessions of agents are. They are in the job namespace if the operator is.
-fn is_brokers(name: &str, settings: &PodSettings) -> bool {
-    let broker = settings.broker.as_ref().map(|broker| broker.name.as_str());
-    broker.is_some_and(|broker| name == broker || (0..SHARDS).any(|shard| name == secret_name(broker, shard)))
 }
 
 /// The first reference to one of these Secrets below `value`, which stands at `path` under `key`: its path and the Secret.

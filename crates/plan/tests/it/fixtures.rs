@@ -47,6 +47,7 @@ pub(crate) fn pod_settings() -> PodSettings {
         logs: LogExporterConfig::default(),
         metrics: MetricsExporterConfig::default(),
         api_token_secret: "buildkite-api-token".to_owned(),
+        broker_secrets: Vec::new(),
         own_account: None,
     }
 }

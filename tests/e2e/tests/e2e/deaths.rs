@@ -2,8 +2,11 @@
 
 use anyhow::{Context, Result};
 use bk_api::Phase;
-use bk_e2e::{World, agent::Broker, node::PlayedNode, run::PROMPT, scenario};
+use bk_e2e::{
+    Run, World, agent::Broker, buildkite::Job, eventually, node::PlayedNode, run::PROMPT, scenario,
+};
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
 use rstest::rstest;
 
 /// A step whose command runs until it is stopped, and that is tried again if its agent is lost.
@@ -62,28 +65,37 @@ async fn a_job_whose_agent_dies_is_ended_at_once_and_tried_again(#[case] blow: B
     .await;
 }
 
-/// The control plane alone takes up to a minute to take the pods of such a node away. Its agent is played by the test, and falls silent.
+/// A job that runs on a node that the test plays, as its agent, which falls silent.
+async fn running_on<'a>(world: &'a World, node: &PlayedNode) -> Result<(Run<'a>, Pod)> {
+    let spec = format!("{}, containers: [{{image: any, command: ['true']}}]", node.selection());
+    let run = world.submit(&format!("{{plugins: [{{kubernetes: {{podSpec: {{{spec}}}}}}}]}}")).await?;
+    let pod = node.placed(&run).await?;
+    node.run(&pod).await?;
+    let broker = Broker::of(world).await?;
+    let agent = broker.register(&broker.proven_ticket(&pod).await?).await?;
+    agent.connect().await?;
+    agent.take(run.id).await?;
+    run.status("running", |status| status.phase == Phase::Running).await?;
+    Ok((run, pod))
+}
+
+fn assert_agent_stopped(job: &Job) {
+    assert_eq!((job.exit_status, job.signal_reason.as_deref()), (Some(-1), Some("agent_stop")), "{job:?}");
+}
+
+/// The control plane alone takes up to a minute to take the pods of such a node away.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_whose_node_is_deleted_is_ended_and_not_run_again() {
     scenario(async |world| {
         let node = PlayedNode::create(&world.cluster).await?;
         let _operator = world.process().await?;
-        let spec = format!("{}, containers: [{{image: any, command: ['true']}}]", node.selection());
-        let run = world.submit(&format!("{{plugins: [{{kubernetes: {{podSpec: {{{spec}}}}}}}]}}")).await?;
-        let pod = node.placed(&run).await?;
-        node.run(&pod).await?;
-        let broker = Broker::of(world).await?;
-        let agent = broker.register(&broker.proven_ticket(&pod).await?).await?;
-        agent.connect().await?;
-        agent.take(run.id).await?;
-        run.status("running", |status| status.phase == Phase::Running).await?;
+        let (run, _pod) = running_on(world, &node).await?;
         let deleted = Timestamp::now();
         node.remove().await?;
         let job = world.buildkite.ended(run.id).await?;
         let took = Timestamp::now().duration_since(deleted);
         assert!(took <= PROMPT, "it took {took:#}: {job:?}");
-        let end = (job.exit_status, job.signal_reason.as_deref());
-        assert_eq!(end, (Some(-1), Some("agent_stop")), "{job:?}");
+        assert_agent_stopped(&job);
         let said = run.status("over", |status| status.phase.is_terminal()).await?;
         let message = said.verdict.map(|verdict| verdict.message).unwrap_or_default();
         assert!(message.contains(&format!("its node {} was deleted", node.name)), "{message}");
@@ -91,6 +103,27 @@ async fn a_job_whose_node_is_deleted_is_ended_and_not_run_again() {
         end.assert_failed("NodeLost").assert_told("NodeLost");
         assert_eq!(end.pods.len(), 1, "nothing is run twice: {end:?}");
         Ok(())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_leaves_a_node_that_is_about_to_go() {
+    scenario(async |world| {
+        world.cluster.configure("pod_config", "nodeLeaving: interrupt").await?;
+        let node = PlayedNode::create(&world.cluster).await?;
+        let _operator = world.process().await?;
+        let (run, pod) = running_on(world, &node).await?;
+        node.taint("karpenter.sh/disrupted", "NoSchedule").await?;
+        eventually("its pod is evicted", async || {
+            Ok(run.pods().iter().any(|pod| pod.metadata.deletion_timestamp.is_some()).then_some(()))
+        })
+        .await?;
+        node.let_go(&pod).await?;
+        assert_agent_stopped(&world.buildkite.ended(run.id).await?);
+        let end = run.end().await?;
+        end.assert_failed("NodeDrained").assert_told("NodeDrained");
+        node.remove().await
     })
     .await;
 }
