@@ -28,7 +28,7 @@ async fn show(world: &World, token: &str) -> Result<(StatusCode, String)> {
     Ok((answer.status(), answer.text().await?))
 }
 
-async fn under_way<'a>(world: &'a World) -> Result<(Run<'a>, Pod)> {
+async fn under_way(world: &World) -> Result<(Run<'_>, Pod)> {
     let run = world.submit(ENDLESS).await?;
     run.output(UNDER_WAY).await?;
     let pod = run.pod(1).await?;

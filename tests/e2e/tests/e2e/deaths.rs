@@ -27,7 +27,7 @@ fn strike(world: &World, blow: Blow, pod: &str) -> Result<()> {
     match blow {
         // The shell may be killed with the container.
         Blow::AgentKilled => {
-            drop(world.cluster.try_kubectl(&["exec", pod, "-c", "agent", "--", "sh", "-c", kill], None)?)
+            drop(world.cluster.try_kubectl(&["exec", pod, "-c", "agent", "--", "sh", "-c", kill], None)?);
         }
         Blow::ForceDeleted => {
             world.cluster.kubectl(&["delete", "pod", pod, "--force", "--grace-period=0"], None)?;
