@@ -36,6 +36,9 @@ fn metrics() -> Metrics {
     let (get, uri) = (Method::GET, Uri::from_static("/api/v1/namespaces/ci/pods"));
     metrics.calls.kubernetes(&calls::Request::of(&get, &uri), Some(200), Duration::from_millis(7));
     metrics.calls.buildkite("list", "ok".to_owned(), Duration::from_millis(80));
+    metrics.broker.registered("used", Duration::from_millis(7));
+    metrics.broker.ended("NodeLost", false);
+    metrics.broker.turned_away();
     metrics
 }
 
@@ -70,6 +73,9 @@ fn numbers_are_told_by_queue_and_reason() {
         "buildkite_operator_buildkite_calls_total{call=\"list\",code=\"ok\"} 1",
         "buildkite_operator_exporter_items_total{exporter=\"log-exporter\",outcome=\"lost\"} 0",
         "buildkite_operator_trace_spans_total{outcome=\"lost\"} 0",
+        "buildkite_operator_registrations_total{outcome=\"used\"} 1",
+        "buildkite_operator_jobs_ended_for_agents_total{verdict=\"NodeLost\",outcome=\"ended\"} 1",
+        "buildkite_operator_broker_connections_refused_total 1",
     ] {
         assert!(page.lines().any(|found| found == line), "{line} is not in\n{page}");
     }
