@@ -74,8 +74,9 @@ const OFFER: &str = r#"for d in /proc/[0-9]*; do case "$(tr "\000" " " < $d/cmdl
 #[rstest]
 // Its bootstrap goes on, to the last hook.
 #[case::the_command("", &[255])]
-// No hook runs any more, and the agent is told at once, unless the command, which grows on, has the messenger killed before that.
-#[case::the_bootstrap("*\"agent boot\"\"strap \"*", &[-1, -7])]
+// No hook runs any more, and the agent is told at once, unless the command, which grows on, has the messenger killed before that. When all is uploaded,
+// the operator ends the job if the agent has not.
+#[case::the_bootstrap("*\"agent boot\"\"strap \"*", &[-1, -7, 137])]
 // The agent would miss it after half a minute; the operator ends the job for it before.
 #[case::the_messenger("*\"agent kubernetes-boot\"\"strap \"*", &[137])]
 // The container goes with its shim.
