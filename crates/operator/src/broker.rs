@@ -58,7 +58,7 @@ use crate::{
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Connections are closed after the answer, so these are registrations that are under way, and strangers.
-const LIMITS: Limits = Limits { all: 512, of_one: 64, stay: Duration::from_secs(30) };
+const LIMITS: Limits = Limits { all: 512, of_one: 128, stay: Duration::from_secs(30) };
 
 /// The most that the head of a request may take.
 const HEAD: usize = 32 << 10;

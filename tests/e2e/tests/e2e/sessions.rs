@@ -32,6 +32,9 @@ const JOBS: usize = 200;
 /// Agents that are busy at once: they are one process here.
 const AGENTS: usize = 32;
 
+/// Agents that register at once: all of them call from one address here, which may have no more than 128 connections.
+const TOGETHER: usize = 100;
+
 /// What the Secrets with sessions may be written while all agents register: each a few times in a second.
 const WRITES: usize = 100;
 
@@ -61,7 +64,7 @@ impl<'a> Hundreds<'a> {
             async move { anyhow::Ok((pod, broker.register(&shown).await?)) }
         };
         let registered: Vec<_> =
-            stream::iter(shown).map(register).buffer_unordered(JOBS).try_collect().await?;
+            stream::iter(shown).map(register).buffer_unordered(TOGETHER).try_collect().await?;
         let writes = session_writes(world, mark)?;
         println!("{JOBS} agents have registered in {:?}, with {writes} writes", begin.elapsed());
         assert!((1..=WRITES).contains(&writes), "{writes} writes for {JOBS} sessions");
