@@ -250,7 +250,7 @@ async fn serve(
             Err(error) => Err(error),
         },
         Some(identity) => {
-            let tls = certificates::tls("the broker", one_answer, identity, &shutdown);
+            let tls = certificates::tls("registrations", one_answer, identity, &shutdown);
             let Some(tls) = tls.await else { return };
             match axum_server::from_tcp_rustls(listener, tls) {
                 Ok(server) => guarded(server, metrics).handle(handle).serve(service).await,

@@ -99,13 +99,6 @@ fn millis(time: Duration) -> String {
     }
 }
 
-/// The value in the middle.
-pub(crate) fn median(times: &[Duration]) -> Duration {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    percentile(&sorted, 0.5)
-}
-
 /// Median and 99th percentile, as text, and the median itself.
 pub(crate) fn spread(mut times: Vec<Duration>) -> (String, Duration) {
     times.sort_unstable();

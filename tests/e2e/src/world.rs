@@ -13,6 +13,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 use bk_api::config::TOKEN_KEY;
+use bk_plan::broker::ticket::PREFIX;
 use futures::FutureExt;
 use jiff::Timestamp;
 use k8s_openapi::api::{
@@ -53,9 +54,6 @@ impl fmt::Display for LeftOut {
 }
 
 impl std::error::Error for LeftOut {}
-
-/// What one-time tokens begin with.
-const ONE_TIME_TOKEN: &str = "bkot~";
 
 /// The file of [`World::note`].
 const NOTES: &str = "notes.txt";
@@ -351,7 +349,7 @@ impl World {
             "the agent token is in a pod, an event or the operator's log"
         );
         ensure!(
-            said.iter().all(|text| !text.contains(ONE_TIME_TOKEN)),
+            said.iter().all(|text| !text.contains(&format!("{PREFIX}~"))),
             "a one-time token is in an event or in the operator's log"
         );
         Ok(())

@@ -8,7 +8,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use ring::hmac;
 
 /// What every ticket begins with, so that people and scanners of secrets know what they have found.
-const PREFIX: &str = "bkot";
+pub const PREFIX: &str = "bkot";
 
 /// How long a key is.
 pub const KEY_BYTES: usize = 32;
