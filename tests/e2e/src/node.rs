@@ -1,6 +1,7 @@
 //! A node that the test plays itself, for what must not happen to the one that every test uses.
 
 use anyhow::Result;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::{
     Api, Client, ResourceExt,
@@ -55,7 +56,7 @@ impl PlayedNode {
     }
 
     async fn answer(&self, ready: &str) -> Result<()> {
-        let now = jiff::Timestamp::now();
+        let now = Timestamp::now();
         let condition = json!({ "type": "Ready", "status": ready, "reason": "PlayedByTest",
             "message": "", "lastHeartbeatTime": now, "lastTransitionTime": now });
         self.set(json!({ "conditions": [condition] })).await
@@ -70,16 +71,21 @@ impl PlayedNode {
 
     /// Says that a pod's containers run.
     pub async fn run(&self, pod: &Pod) -> Result<()> {
-        let now = jiff::Timestamp::now();
+        self.run_since(pod, Timestamp::now()).await
+    }
+
+    /// The same, and since when they do.
+    pub async fn run_since(&self, pod: &Pod, begun: Timestamp) -> Result<()> {
         let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
         let running: Vec<Value> = containers
             .iter()
             .map(|container| {
                 json!({ "name": container.name, "image": container.image, "imageID": "", "ready": true,
-                    "restartCount": 0, "started": true, "state": { "running": { "startedAt": now } } })
+                    "restartCount": 0, "started": true, "state": { "running": { "startedAt": begun } } })
             })
             .collect();
-        self.report(pod, json!({ "phase": "Running", "startTime": now, "containerStatuses": running })).await
+        self.report(pod, json!({ "phase": "Running", "startTime": begun, "containerStatuses": running }))
+            .await
     }
 
     /// Waits until one of a job's pods is on the node.

@@ -7,9 +7,11 @@ use bk_e2e::{
     agent::Broker,
     buildkite::QUEUE,
     eventually,
+    node::PlayedNode,
     registry::{Manner, Registry},
     scenario,
 };
+use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt, api::DeleteParams};
 use reqwest::{Method, StatusCode};
@@ -167,6 +169,29 @@ async fn a_one_time_token_is_good_once_and_for_its_pod() {
         world.buildkite.cancel(waiting.id).await?;
         run.cancel().await?;
         Ok(())
+    })
+    .await;
+}
+
+/// Its agent had ten minutes from when the pod's last container had started.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_one_time_token_expires() {
+    scenario(async |world| {
+        let node = PlayedNode::create(&world.cluster).await?;
+        let _operator = world.process().await?;
+        let spec = format!("{}, containers: [{{image: any, command: ['true']}}]", node.selection());
+        let run = world.submit(&format!("{{plugins: [{{kubernetes: {{podSpec: {{{spec}}}}}}}]}}")).await?;
+        let pod = node.placed(&run).await?;
+        let shown = Broker::of(world).await?.proven_ticket(&pod).await?;
+        node.run_since(&pod, Timestamp::now() - SignedDuration::from_mins(11)).await?;
+        let (status, text) = show(world, &shown).await?;
+        assert_eq!((status, text.contains("has expired")), (StatusCode::UNAUTHORIZED, true), "{text}");
+        // It is the time alone that was against it.
+        node.run(&pod).await?;
+        let (status, text) = show(world, &shown).await?;
+        assert_eq!(status, StatusCode::OK, "{text}");
+        world.buildkite.cancel(run.id).await?;
+        node.remove().await
     })
     .await;
 }

@@ -1,0 +1,252 @@
+//! Reads and writes one of the Secrets with sessions.
+
+use std::{collections::BTreeSet, sync::MutexGuard, time::Duration};
+
+use bk_api::names;
+use bk_plan::broker::session::{MAX_RECORDS, SessionRecord};
+use futures::StreamExt;
+use k8s_openapi::{ByteString, api::core::v1::Secret};
+use kube::{
+    Api,
+    api::{ListParams, Patch, PatchParams},
+};
+use serde_json::{Value, json};
+use tokio::{sync::mpsc, time::Instant};
+
+use super::{Add, NotKept, Order, Sessions, Shelf, State};
+use crate::{
+    error::Error,
+    settings::{Cluster, watch_one},
+};
+
+/// How long after a write the next one may follow.
+const PACE: Duration = Duration::from_millis(200);
+
+/// How long what is over may stay on record.
+const LINGER: Duration = Duration::from_mins(1);
+
+/// How often a write is tried that others overtake.
+const TRIES: usize = 5;
+
+/// A write to a Secret.
+struct Change {
+    /// The version that it is based on, if any is known.
+    version: Option<String>,
+    /// What is taken out.
+    gone: Vec<String>,
+    /// What is put in, and nothing in the place of what is taken out.
+    data: serde_json::Map<String, Value>,
+}
+
+/// Reads and writes one of the Secrets.
+#[derive(Clone)]
+pub(super) struct Clerk {
+    cluster: Cluster,
+    name: String,
+    sessions: Sessions,
+    number: usize,
+}
+
+impl Clerk {
+    pub(super) fn new(cluster: Cluster, name: String, sessions: Sessions, number: usize) -> Self {
+        Self { cluster, name, sessions, number }
+    }
+
+    fn shelf(&self) -> &Shelf {
+        &self.sessions.shelves[self.number]
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.shelf().lock()
+    }
+
+    fn see(&self, secret: &Secret) {
+        self.state().see(secret);
+        self.shelf().known.send_replace(true);
+    }
+
+    /// Follows what other replicas write.
+    pub(super) async fn watch(self) {
+        let api = Api::<Secret>::namespaced(self.cluster.streams.clone(), &self.cluster.namespace);
+        let mut versions = std::pin::pin!(watch_one(api, &self.name));
+        while let Some(version) = versions.next().await {
+            match version {
+                Ok(Some(secret)) => self.see(&secret),
+                Ok(None) => {
+                    self.shelf().known.send_replace(true);
+                    tracing::error!(
+                        secret = self.name,
+                        "agents cannot register: there is no Secret for their sessions"
+                    );
+                }
+                Err(error) => {
+                    let error = bk_ops::report::one_line(&error);
+                    tracing::warn!(secret = self.name, error, "cannot watch sessions of agents");
+                }
+            }
+        }
+    }
+
+    /// Writes down what it is told to, until nobody can tell it anything any more.
+    pub(super) async fn write(self, mut orders: mpsc::UnboundedReceiver<Order>) {
+        let mut next = Instant::now();
+        let mut due: Option<Instant> = None;
+        loop {
+            let mut batch = Vec::new();
+            let late = async {
+                match due {
+                    Some(due) => tokio::time::sleep_until(due).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let order = tokio::select! {
+                order = orders.recv() => match order { Some(order) => Some(order), None => return },
+                () = late => None,
+            };
+            match order {
+                Some(Order::Remove) => {
+                    due.get_or_insert_with(|| Instant::now() + LINGER);
+                    continue;
+                }
+                Some(Order::Add(add)) => batch.push(*add),
+                None => {}
+            }
+            tokio::time::sleep_until(next).await;
+            while let Ok(order) = orders.try_recv() {
+                if let Order::Add(add) = order {
+                    batch.push(*add);
+                }
+            }
+            let failed = self.flush(batch).await;
+            next = Instant::now() + PACE;
+            due = failed.then(|| Instant::now() + LINGER);
+        }
+    }
+
+    /// Writes a batch, and what is over out of the record; says whether that has to be tried again.
+    async fn flush(&self, mut adds: Vec<Add>) -> bool {
+        if !adds.is_empty() && self.state().version == 0 {
+            // Whoever writes without having looked may write over what others have written.
+            if let Err(error) = self.refresh().await {
+                return fail(adds, &error);
+            }
+        }
+        for _ in 0..TRIES {
+            adds = self.refuse_used(adds);
+            self.take_back(&adds);
+            let Some(Change { version, gone, data }) = self.change(&adds) else {
+                self.keep(adds);
+                return false;
+            };
+            let patch = json!({ "metadata": { "resourceVersion": version }, "data": data });
+            let api = Api::<Secret>::namespaced(self.cluster.calls.clone(), &self.cluster.namespace);
+            let params = PatchParams {
+                field_manager: Some(names::FIELD_MANAGER.to_owned()),
+                ..PatchParams::default()
+            };
+            // What is in it then is known: only its version is asked for.
+            match api.patch_metadata(&self.name, &params, &Patch::Merge(&patch)).await {
+                Ok(written) => {
+                    self.state().wrote(&written.metadata, &gone);
+                    self.keep(adds);
+                    return false;
+                }
+                // Another replica was quicker.
+                Err(kube::Error::Api(status)) if status.code == 409 => {
+                    if let Err(error) = self.refresh().await {
+                        return fail(adds, &error);
+                    }
+                }
+                Err(error) => return self.doubt(adds, &self.failed(error)).await,
+            }
+        }
+        fail(adds, &Error::Setup(format!("Secret {} is written by too many at once", self.name)))
+    }
+
+    /// After a write of which nobody knows whether it was done: those that are on record are kept, and the others are not.
+    async fn doubt(&self, adds: Vec<Add>, error: &Error) -> bool {
+        if adds.is_empty() || self.refresh().await.is_err() {
+            return fail(adds, error);
+        }
+        let (kept, lost): (Vec<_>, Vec<_>) = {
+            let state = self.state();
+            adds.into_iter().partition(|(job, record, _)| state.records.get(job) == Some(record))
+        };
+        self.keep(kept);
+        fail(lost, error)
+    }
+
+    /// What is to be on record is not over any more.
+    fn take_back(&self, adds: &[Add]) {
+        let mut state = self.state();
+        for (job, ..) in adds {
+            state.over.remove(job);
+        }
+    }
+
+    /// Those whose attempt has no session yet; the others hear so.
+    fn refuse_used(&self, adds: Vec<Add>) -> Vec<Add> {
+        let state = self.state();
+        let mut seen = BTreeSet::new();
+        let (used, new): (Vec<_>, Vec<_>) = adds.into_iter().partition(|(job, record, _)| {
+            let same = |other: &SessionRecord| other.is_of(&record.build_job, record.attempt);
+            state.records.get(job).is_some_and(same) || !seen.insert(job.clone())
+        });
+        for (_, _, done) in used {
+            let _gone = done.send(Err(NotKept::Used));
+        }
+        new
+    }
+
+    /// Tells whoever waits that the session is kept. Those that there was no room for are known to this process alone.
+    fn keep(&self, adds: Vec<Add>) {
+        let mut state = self.state();
+        for (job, record, done) in adds {
+            state.records.insert(job, record);
+            // Whoever has waited may be gone.
+            let _gone = done.send(Ok(()));
+        }
+    }
+
+    /// What makes the Secret what it should be; nothing if there is nothing to change.
+    fn change(&self, adds: &[Add]) -> Option<Change> {
+        let state = self.state();
+        let room = MAX_RECORDS.saturating_sub(state.records.len());
+        if adds.len() > room {
+            tracing::error!(
+                secret = self.name,
+                "there are too many sessions to keep all: some jobs cannot be ended for their agents"
+            );
+        }
+        let entry =
+            |record: &SessionRecord| json!(ByteString(serde_json::to_vec(record).unwrap_or_default()));
+        let gone: Vec<String> = state.over.iter().cloned().collect();
+        let removed = gone.iter().map(|job| (job.clone(), Value::Null));
+        let new = adds.iter().take(room).map(|(job, record, _)| (job.clone(), entry(record)));
+        let data: serde_json::Map<String, Value> = removed.chain(new).collect();
+        let version = (state.version > 0).then(|| state.version.to_string());
+        (!data.is_empty()).then_some(Change { version, gone, data })
+    }
+
+    async fn refresh(&self) -> Result<(), Error> {
+        let api = Api::<Secret>::namespaced(self.cluster.calls.clone(), &self.cluster.namespace);
+        let this = ListParams::default().fields(&format!("metadata.name={}", self.name));
+        let found = api.list(&this).await.map_err(|error| self.failed(error))?;
+        found.iter().for_each(|secret| self.see(secret));
+        Ok(())
+    }
+
+    fn failed(&self, error: kube::Error) -> Error {
+        Error::kubernetes(format!("write down sessions of agents in Secret {}", self.name))(error)
+    }
+}
+
+/// Tells whoever waits that nothing was written.
+fn fail(adds: Vec<Add>, error: &Error) -> bool {
+    let error = bk_ops::report::one_line(error);
+    tracing::warn!(error, agents = adds.len(), "cannot write down sessions of agents");
+    for (_, _, done) in adds {
+        let _gone = done.send(Err(NotKept::Failed(Error::Setup(error.clone()))));
+    }
+    true
+}

@@ -1,0 +1,126 @@
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::api_server::{ApiServer, refusal};
+
+const JOB: &str = "0198f0a0-0000-7000-8000-000000000001";
+
+fn record(agent: &str, attempt: u32) -> SessionRecord {
+    SessionRecord {
+        build_job: "b".to_owned(),
+        name: None,
+        namespace: "ci".to_owned(),
+        attempt,
+        agent: agent.to_owned(),
+        token: "t".to_owned(),
+        endpoint: None,
+        address: None,
+    }
+}
+
+fn held(version: u64, records: &[(&str, SessionRecord)]) -> Value {
+    let entry = |(job, record): &(&str, SessionRecord)| {
+        ((*job).to_owned(), json!(ByteString(serde_json::to_vec(record).unwrap())))
+    };
+    let data: serde_json::Map<String, Value> = records.iter().map(entry).collect();
+    json!({ "metadata": { "name": "s", "resourceVersion": version.to_string() }, "data": data })
+}
+
+fn start(server: &ApiServer) -> Sessions {
+    Sessions::start(&server.cluster, "broker", &CancellationToken::new())
+}
+
+#[tokio::test]
+async fn sessions_that_come_together_are_written_together_and_each_once() {
+    let server = ApiServer::start(|call, before| match call.method.as_str() {
+        "PATCH" => {
+            let mut secret = call.body.clone();
+            secret["metadata"]["resourceVersion"] = json!((before + 10).to_string());
+            (200, secret)
+        }
+        _ => listed(1, &[]),
+    })
+    .await;
+    let sessions = start(&server);
+    // All of one Secret: their last characters add up to the same.
+    let jobs = ["a", "b", "c"].map(|first| format!("{first}{}", &JOB[1..]));
+    sessions.add(jobs[0].clone(), record("1", 0)).await.unwrap();
+    let (one, two, again) = tokio::join!(
+        sessions.add(jobs[1].clone(), record("2", 0)),
+        sessions.add(jobs[2].clone(), record("3", 0)),
+        sessions.add(jobs[0].clone(), record("4", 0)),
+    );
+    assert!(one.is_ok() && two.is_ok() && matches!(again, Err(NotKept::Used)));
+    let writes = server.calls().into_iter().filter(|call| call.method == "PATCH").count();
+    assert_eq!(writes, 2);
+    sessions.add(jobs[0].clone(), record("5", 1)).await.unwrap();
+    assert_eq!(sessions.get(&jobs[0]).unwrap().agent, "5", "another attempt takes its place");
+    sessions.remove(&jobs[0], "another");
+    assert!(sessions.get(&jobs[0]).is_some(), "of another BuildJob");
+    sessions.remove(&jobs[0], "b");
+    assert!(sessions.get(&jobs[0]).is_none());
+    sessions.add(jobs[0].clone(), record("6", 2)).await.unwrap();
+    let last = server.calls().into_iter().rfind(|call| call.method == "PATCH").unwrap();
+    assert!(last.body["data"][&jobs[0]].is_string(), "it is not over any more: {}", last.body);
+    assert_eq!(sessions.get(&jobs[0]).unwrap().agent, "6");
+}
+
+/// What the API server has, in a list.
+fn listed(version: u64, records: &[(&str, SessionRecord)]) -> (u16, Value) {
+    let metadata = json!({ "resourceVersion": version.to_string() });
+    (200, json!({ "metadata": metadata, "items": [held(version, records)] }))
+}
+
+/// The API server has done it, and the answer was lost.
+#[tokio::test]
+async fn a_session_that_is_on_record_is_kept_whatever_was_answered() {
+    let written = AtomicBool::new(false);
+    let server = ApiServer::start(move |call, _| match call.method.as_str() {
+        "PATCH" => {
+            written.store(true, Ordering::Relaxed);
+            refusal(500, "InternalError")
+        }
+        _ if !written.load(Ordering::Relaxed) => listed(6, &[]),
+        _ => listed(7, &[(JOB, record("mine", 0))]),
+    })
+    .await;
+    let sessions = start(&server);
+    sessions.add(JOB.to_owned(), record("mine", 0)).await.unwrap();
+    assert_eq!(sessions.get(JOB).unwrap().agent, "mine");
+}
+
+#[tokio::test]
+async fn of_two_replicas_only_one_registers_an_attempt() {
+    let server = ApiServer::start(|call, _| match call.method.as_str() {
+        "PATCH" => refusal(409, "Conflict"),
+        _ => listed(7, &[(JOB, record("other", 0))]),
+    })
+    .await;
+    let sessions = start(&server);
+    assert!(matches!(sessions.add(JOB.to_owned(), record("mine", 0)).await, Err(NotKept::Used)));
+    assert_eq!(sessions.get(JOB).unwrap().agent, "other");
+}
+
+#[tokio::test]
+async fn what_cannot_be_written_down_is_not_kept() {
+    let server = ApiServer::start(|_, _| refusal(403, "Forbidden")).await;
+    let sessions = start(&server);
+    assert!(matches!(sessions.add(JOB.to_owned(), record("mine", 0)).await, Err(NotKept::Failed(_))));
+    assert!(sessions.get(JOB).is_none());
+}
+
+#[test]
+fn an_older_version_changes_nothing() {
+    let secret = |version, records: &[_]| serde_json::from_value::<Secret>(held(version, records)).unwrap();
+    let mut state = State::default();
+    state.see(&secret(7, &[(JOB, record("new", 1))]));
+    state.see(&secret(6, &[(JOB, record("old", 0))]));
+    assert_eq!(state.records[JOB].agent, "new");
+    state.over.insert(JOB.to_owned());
+    state.see(&secret(8, &[(JOB, record("new", 1))]));
+    assert!(state.records.is_empty() && state.over.contains(JOB), "it is over, and still on record");
+    state.see(&secret(9, &[]));
+    assert!(state.over.is_empty());
+}
