@@ -43,7 +43,10 @@ fn signals_reach_the_command() {
     for signal in ["TERM", "INT", "HUP", "QUIT", "USR1", "USR2", "WINCH"] {
         let pod = Pod::new();
         let agent = pod.agent_with(&["--jobs", "a", "--standalone"], &[]);
-        let script = format!("trap 'echo got {signal} >> $EVENTS; exit 9' {signal}; {LOOP}");
+        // A shell that waits: one that is just starting a program by vfork may lose a signal.
+        let script = format!(
+            "sleep 60 & trap 'kill $!; echo got {signal} >> $EVENTS; exit 9' {signal}; echo up >> $EVENTS; wait"
+        );
         let job = pod.job("a", &["--standalone"], &script);
         pod.until_event("up");
         job.signal(signal);
