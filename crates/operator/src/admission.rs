@@ -18,9 +18,9 @@ use std::{sync::Arc, time::Duration};
 
 use axum_server::Handle;
 use bk_api::config::{EnvironmentDefaults, ValidationConfig};
-use bk_plan::admission::Demands;
+use bk_plan::{admission::Demands, pod::PodSettings};
 use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use args::WebhookArgs;
 
@@ -53,12 +53,14 @@ pub struct Webhooks {
 }
 
 impl Webhooks {
-    /// Listens if the operator is to. Answers come once there is a certificate, and [`Self::learn`] was called.
+    /// Listens if the operator is to. Answers come once there is a certificate, and [`Self::learn`] was called. Those that are under way when the
+    /// operator stops are among its `farewells`.
     pub async fn start(
         args: &WebhookArgs,
         cluster: &Cluster,
         shim: &[u8],
         shutdown: &CancellationToken,
+        farewells: &TaskTracker,
     ) -> Result<Self, Error> {
         let (terms, known) = watch::channel(None);
         let listens = args.webhook_listen.is_some();
@@ -76,7 +78,7 @@ impl Webhooks {
         let stop = shutdown.clone();
         tokio::spawn(stop.clone().run_until_cancelled_owned(keeper.run()));
         tokio::spawn(stop.clone().run_until_cancelled_owned(facts.watch_nodes(cluster.clone())));
-        tokio::spawn(async move {
+        farewells.spawn(async move {
             let serving = async {
                 let tls = certificates::tls("the webhooks", |_| {}, identity, &stop);
                 let Some(tls) = tls.await else { return };
@@ -100,9 +102,9 @@ impl Webhooks {
         unheeded(validation, self.listens)
     }
 
-    /// Answers depend on these settings from now on.
-    pub fn learn(&self, settings: &Settings) {
-        let pod = settings.pods(self.shim_config_map.clone(), None);
+    /// Answers depend on these settings from now on, and on what the operator's broker keeps.
+    pub fn learn(&self, settings: &Settings, broker_secrets: Vec<String>) {
+        let pod = PodSettings { broker_secrets, ..settings.pods(self.shim_config_map.clone(), None) };
         let demands = Demands { pod, validation: settings.config.validation.clone() };
         self.terms.send_replace(Some(Arc::new(Terms { namespace: settings.namespace.clone(), demands })));
     }

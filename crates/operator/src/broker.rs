@@ -30,13 +30,13 @@ use axum::Router;
 use axum_server::{Handle, Server};
 use bk_api::config::{AgentCredentials, Config};
 use bk_buildkite::Registrar;
-use bk_plan::{broker::session::secret_names, pod::BrokerAccess};
+use bk_plan::pod::BrokerAccess;
 use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use reqwest::Url;
 use rustls::ServerConfig;
 use tokio::{sync::watch, task::AbortHandle};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use args::BrokerArgs;
 pub(crate) use spokesman::Spokesman;
@@ -69,6 +69,14 @@ const FILLING: Duration = Duration::from_secs(30);
 /// The broker of this replica, if it has one.
 pub struct Broker(Option<Open>);
 
+/// What pods are told of the broker, and rely on for as long as they live.
+pub struct Introduction {
+    /// How agents register by way of it.
+    pub access: BrokerAccess,
+    /// The authority that they trust, as PEM.
+    authority: String,
+}
+
 /// A broker that listens.
 struct Open {
     url: Url,
@@ -82,12 +90,14 @@ struct Open {
 }
 
 impl Broker {
-    /// Listens if the operator is to. Agents are registered once there is a certificate, and [`Self::learn`] was called.
+    /// Listens if the operator is to. Agents are registered once there is a certificate, and [`Self::learn`] was called. Those that are being
+    /// registered when the operator stops are among its `farewells`.
     pub async fn start(
         args: &BrokerArgs,
         cluster: &Cluster,
         metrics: &Metrics,
         shutdown: &CancellationToken,
+        farewells: &TaskTracker,
     ) -> Result<Self, Error> {
         let Some(listener) = telemetry::bind(args.broker_listen, "--broker-listen").await? else {
             return Ok(Self(None));
@@ -100,7 +110,7 @@ impl Broker {
         let (terms, known) = watch::channel(None);
         let keeping = keeper::keep(cluster.clone(), name.clone(), host, identities);
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(keeping));
-        let sessions = Sessions::start(cluster, &name, shutdown);
+        let sessions = Sessions::start(cluster, &name);
         let desk = Desk {
             cluster: cluster.clone(),
             terms: known,
@@ -112,25 +122,25 @@ impl Broker {
         let router = server::routes(url.path(), desk);
         let has_tls = url.scheme() == "https";
         let proof = has_tls.then(|| identity.clone());
-        tokio::spawn(serve(listener, router, proof, metrics.clone(), shutdown.clone()));
+        farewells.spawn(serve(listener, router, proof, metrics.clone(), shutdown.clone()));
         Ok(Self(Some(Open { url, name, namespace, terms, identity, sessions, following: Mutex::default() })))
     }
 
-    /// Has the replica not ready until the certificate is there, if there is to be one.
+    /// Has the replica not ready until the certificate is there, or turns out not to be needed.
     pub fn report(&self, health: &Health) {
         let Some(open) = &self.0 else { return };
         health.lacks_certificate(true);
-        tokio::spawn(certified(open.identity.clone(), health.clone()));
+        tokio::spawn(certified(open.identity.clone(), open.terms.subscribe(), health.clone()));
     }
 
-    /// How agents in pods register by way of it, if they are to: its certificate is there, and pods can trust it.
-    pub async fn access(
+    /// What pods are told of it, if agents are to register by way of it: its certificate is there, and pods can trust it.
+    pub async fn introduce(
         &self,
         config: &Config,
         cluster: &Cluster,
         namespace: &str,
         owner: Option<&OwnerReference>,
-    ) -> Result<Option<BrokerAccess>, Error> {
+    ) -> Result<Option<Introduction>, Error> {
         let Some(open) = self.used(config)? else { return Ok(None) };
         let mut identity = open.identity.clone();
         let filled = tokio::time::timeout(FILLING, identity.wait_for(Option::is_some)).await;
@@ -146,12 +156,40 @@ impl Broker {
         if has_tls {
             trust::ensure(&cluster.calls, namespace, &open.name, &identity.authority, owner).await?;
         }
-        Ok(Some(BrokerAccess {
+        let access = BrokerAccess {
             url: open.url.to_string().trim_end_matches('/').to_owned(),
             name: open.name.clone(),
             has_authority: has_tls,
-            key: Some(identity.seal),
-        }))
+            key: Some(identity.ticket_key),
+        };
+        Ok(Some(Introduction { access, authority: identity.authority }))
+    }
+
+    /// Waits until pods have to be told something else, as somebody has emptied the broker's Secret.
+    pub async fn outdates(&self, introduction: Option<&Introduction>) {
+        if let (Some(open), Some(introduction)) = (&self.0, introduction) {
+            let is_another = |identity: &Option<Identity>| {
+                identity.as_ref().is_some_and(|identity| !introduction.is_by(identity))
+            };
+            if open.identity.clone().wait_for(is_another).await.is_ok() {
+                return;
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// Sees to it that pods can trust it, for as long as they are told of it like this.
+    pub async fn keep_trusted(
+        &self,
+        introduction: Option<&Introduction>,
+        cluster: &Cluster,
+        namespace: &str,
+        owner: Option<&OwnerReference>,
+    ) {
+        let Some(introduction) = introduction.filter(|introduction| introduction.access.has_authority) else {
+            return;
+        };
+        trust::keep(cluster, namespace, &introduction.access.name, &introduction.authority, owner).await;
     }
 
     /// Agents are registered by these settings from now on.
@@ -161,6 +199,7 @@ impl Broker {
             namespace: settings.namespace.clone(),
             registrar: settings.registrar.clone(),
             proof: settings.config.pods.registration_proof,
+            is_used: settings.config.pods.agent_credentials != Some(AgentCredentials::Secret),
         };
         open.terms.send_replace(Some(Arc::new(terms)));
         open.follow(None);
@@ -180,8 +219,7 @@ impl Broker {
 
     /// The Secrets that it keeps, if there is one, whether pods use it or not.
     pub fn secrets(&self) -> Vec<String> {
-        let name = self.0.iter().map(|open| open.name.as_str());
-        name.flat_map(|name| [name.to_owned()].into_iter().chain(secret_names(name))).collect()
+        self.0.iter().flat_map(|open| bk_plan::broker::secrets(&open.name)).collect()
     }
 
     /// Who ends jobs for their agents. Without a broker nobody can.
@@ -199,6 +237,13 @@ impl Broker {
                     .to_owned(),
             )),
         }
+    }
+}
+
+impl Introduction {
+    /// Whether that is what pods would be told now.
+    fn is_by(&self, identity: &Identity) -> bool {
+        self.authority == identity.authority && self.access.key.as_ref() == Some(&identity.ticket_key)
     }
 }
 
@@ -226,9 +271,18 @@ fn address(url: Option<&str>) -> Result<(Url, String), Error> {
     }
 }
 
-/// Tells once there is a certificate.
-async fn certified(mut identity: watch::Receiver<Option<Identity>>, health: Health) {
-    if identity.wait_for(Option::is_some).await.is_ok() {
+/// Tells once there is a certificate, or once it is known that pods have no use for one.
+async fn certified(
+    mut identity: watch::Receiver<Option<Identity>>,
+    mut terms: watch::Receiver<Option<Arc<Terms>>>,
+    health: Health,
+) {
+    let is_unused = |terms: &Option<Arc<Terms>>| terms.as_ref().is_some_and(|terms| !terms.is_used);
+    let known = tokio::select! {
+        identity = identity.wait_for(Option::is_some) => identity.is_ok(),
+        terms = terms.wait_for(is_unused) => terms.is_ok(),
+    };
+    if known {
         health.lacks_certificate(false);
     }
 }
@@ -280,21 +334,66 @@ fn guarded<A>(server: Server<SocketAddr, A>, metrics: Metrics) -> Server<SocketA
 mod tests {
     use std::time::Instant;
 
+    use bk_api::config::RegistrationProof;
+    use bk_buildkite::{Credentials, TokenKind};
     use jiff::Timestamp;
     use k8s_openapi::api::core::v1::Secret;
 
     use super::*;
 
-    #[tokio::test]
-    async fn a_replica_is_ready_once_the_broker_has_a_certificate() {
-        let (health, (identities, identity)) = (Health::default(), watch::channel(None));
+    /// A replica that stands by, and whose broker lacks a certificate.
+    fn unready() -> Health {
+        let health = Health::default();
         health.stand_by(Some(Instant::now()));
         health.lacks_certificate(true);
-        let telling = tokio::spawn(certified(identity, health.clone()));
+        health
+    }
+
+    #[tokio::test]
+    async fn a_replica_is_ready_once_the_broker_has_a_certificate() {
+        let (health, (identities, identity)) = (unready(), watch::channel(None));
+        let (_terms, known) = watch::channel(None);
+        let telling = tokio::spawn(certified(identity, known, health.clone()));
         assert_eq!(health.readiness(Instant::now()), Err("broker: no certificate yet\n".to_owned()));
         let secret = identity::renewed(&Secret::default(), "broker.ci.svc", Timestamp::now()).unwrap();
         identities.send_replace(Identity::of(&secret, "broker.ci.svc", Timestamp::now()));
         telling.await.unwrap();
         assert_eq!(health.readiness(Instant::now()), Ok(()));
+    }
+    #[tokio::test]
+    async fn a_replica_whose_broker_is_not_used_needs_no_certificate() {
+        let (health, (_identities, identity)) = (unready(), watch::channel(None));
+        let (terms, known) = watch::channel(None);
+        let telling = tokio::spawn(certified(identity, known, health.clone()));
+        let credentials = Credentials::new(TokenKind::Agent, &"token".into()).unwrap();
+        let terms_with = |is_used| {
+            let registrar = Registrar::new("http://127.0.0.1:1", credentials.clone(), "test").unwrap();
+            let proof = RegistrationProof::Address;
+            Some(Arc::new(Terms { namespace: String::new(), registrar, proof, is_used }))
+        };
+        terms.send_replace(terms_with(true));
+        tokio::task::yield_now().await;
+        assert!(!telling.is_finished() && health.readiness(Instant::now()).is_err());
+        terms.send_replace(terms_with(false));
+        telling.await.unwrap();
+        assert_eq!(health.readiness(Instant::now()), Ok(()));
+    }
+    #[test]
+    fn pods_have_to_be_told_of_another_authority_or_key_and_of_no_other_certificate() {
+        let now = Timestamp::from_second(1_800_000_000).unwrap();
+        let of = |secret: &Secret| Identity::of(secret, "broker.ci.svc", now).unwrap();
+        let secret = identity::renewed(&Secret::default(), "broker.ci.svc", now).unwrap();
+        let Identity { authority, ticket_key, .. } = of(&secret);
+        let access = BrokerAccess {
+            url: String::new(),
+            name: String::new(),
+            has_authority: true,
+            key: Some(ticket_key),
+        };
+        let introduction = Introduction { access, authority };
+        assert!(introduction.is_by(&of(&identity::renewed(&secret, "broker.ci.svc", now).unwrap())));
+        assert!(
+            !introduction.is_by(&of(&identity::renewed(&Secret::default(), "broker.ci.svc", now).unwrap()))
+        );
     }
 }

@@ -135,7 +135,11 @@ pub async fn load(
         config.spawner.stack_key = Some(names::operator(&uid(client, &job_namespace).await?));
     }
     let former = intents::former(client, &job_namespace, &config, stacks).await?;
-    let own_tokens = OwnTokens { given: given(args.token.as_ref()), agent: given(args.agent_token.as_ref()) };
+    let own_tokens = OwnTokens {
+        given: given(args.token.as_ref()),
+        agent: given(args.agent_token.as_ref()),
+        is_for_pods: !args.broker.serves(&config),
+    };
     let endpoint = config.spawner.endpoint.as_deref().unwrap_or(DEFAULT_ENDPOINT).to_owned();
     let deployed =
         given(args.deployment.as_ref()).map(|name| Deployed { namespace: own_namespace.clone(), name });

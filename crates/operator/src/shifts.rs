@@ -9,14 +9,14 @@ use std::{
 };
 
 use bk_api::config::Config;
-use bk_plan::pod::{BrokerAccess, PodSettings};
+use bk_plan::pod::PodSettings;
 use futures::future::join_all;
 use tokio::task::JoinError;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     admission::Webhooks,
-    broker::Broker,
+    broker::{Broker, Introduction},
     cli::RunArgs,
     controller::{Controller, Links},
     error::Error,
@@ -32,6 +32,9 @@ use crate::{
 
 /// How long the controller may take to finish what it is doing.
 const DRAIN: Duration = Duration::from_secs(10);
+
+/// How soon to try again what pods have to be told.
+const PAUSE: Duration = Duration::from_secs(5);
 
 /// What all shifts share.
 pub struct House {
@@ -61,7 +64,7 @@ pub struct House {
 pub struct Orders {
     settings: Settings,
     shim_config_map: String,
-    broker: Option<BrokerAccess>,
+    broker: Option<Introduction>,
 }
 
 impl House {
@@ -76,7 +79,8 @@ impl House {
         let (client, owner) = (self.cluster.calls.clone(), settings.owner.as_ref());
         let shim_config_map = shim::ensure(client, &settings.namespace, &self.shim, owner).await?;
         let Settings { config, namespace, .. } = &settings;
-        let broker = self.broker.access(config, &self.cluster, namespace, settings.owner.as_ref()).await?;
+        let owner = settings.owner.as_ref();
+        let broker = self.broker.introduce(config, &self.cluster, namespace, owner).await?;
         Ok(Orders { settings, shim_config_map, broker })
     }
 
@@ -86,7 +90,7 @@ impl House {
         self.metrics.config_applied(false, SystemTime::now());
         loop {
             tell(&orders.settings);
-            self.webhooks.learn(&orders.settings);
+            self.webhooks.learn(&orders.settings, self.broker.secrets());
             self.broker.learn(&orders.settings);
             if let Some(note) = self.webhooks.unheeded(&orders.settings.config.validation) {
                 tracing::warn!("{note}");
@@ -96,19 +100,43 @@ impl House {
             let mut shift = Box::pin(self.shift(&orders, &end));
             let settings = &orders.settings;
             let trial = async |config: &Config| Box::pin(self.prepare(config, settings.past())).await;
-            let next = tokio::select! {
+            let unchanged = configuration.in_force().clone();
+            let (next, is_changed) = tokio::select! {
                 spawner = &mut shift => return spawner,
-                next = Box::pin(configuration.next(Some(&settings.announcer), trial)) => next,
+                next = Box::pin(configuration.next(Some(&settings.announcer), trial)) => (next, true),
+                next = Box::pin(self.introduce_anew(&unchanged, &orders)) => (next, false),
             };
-            tracing::info!("the configuration has changed: ending the work by the one before");
+            if is_changed {
+                tracing::info!("the configuration has changed: ending the work by the one before");
+            }
             end.cancel();
             let spawner = shift.await?;
             if self.shutdown.is_cancelled() {
                 return Ok(spawner);
             }
             self.hand_over(settings, &next.settings, spawner.under_way());
-            configuration.begun(&next.settings.announcer);
+            if is_changed {
+                configuration.begun(&next.settings.announcer);
+            }
             orders = next;
+        }
+    }
+
+    /// The orders by the same configuration, once pods have to be told something else of the broker.
+    async fn introduce_anew(&self, config: &Config, orders: &Orders) -> Orders {
+        self.broker.outdates(orders.broker.as_ref()).await;
+        tracing::warn!(
+            "the broker has another authority, or seals one-time tokens with another key: pods are told from now on"
+        );
+        loop {
+            match Box::pin(self.prepare(config, orders.settings.past())).await {
+                Ok(orders) => return orders,
+                Err(error) => {
+                    let error = bk_ops::report::one_line(&error);
+                    tracing::warn!(error, "cannot tell pods of the broker yet");
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
         }
     }
 
@@ -146,7 +174,7 @@ impl House {
         let wakefulness = Arc::new(Wakefulness::new());
         let pod_settings = PodSettings {
             broker_secrets: self.broker.secrets(),
-            ..settings.pods(shim_config_map.clone(), broker.clone())
+            ..settings.pods(shim_config_map.clone(), broker.as_ref().map(|broker| broker.access.clone()))
         };
         let spokesman = self.broker.spokesman(&settings.registrar).fenced(self.tenure.as_ref());
         let controller = Controller::new(
@@ -161,6 +189,8 @@ impl House {
             Spawner::new(cluster.calls.clone(), settings, jobs.clone(), &slots, &telemetry, &wakefulness);
         let polling = remote.poll(jobs);
         let keeping = shim::keep(cluster, &settings.namespace, shim, settings.owner.as_ref());
+        let trusting =
+            self.broker.keep_trusted(broker.as_ref(), cluster, &settings.namespace, settings.owner.as_ref());
         let following = async {
             let tokens = settings.followed.iter();
             join_all(tokens.map(|(secret, credentials)| secret.follow(cluster.streams.clone(), credentials)))
@@ -190,6 +220,7 @@ impl House {
             drain(end, controller.run(remote_changes, slots, end.clone())),
             end.run_until_cancelled(polling),
             end.run_until_cancelled(keeping),
+            end.run_until_cancelled(trusting),
             end.run_until_cancelled(following),
         );
         ended.cancel();

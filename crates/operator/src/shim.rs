@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
     pin::pin,
-    time::Duration,
 };
 
 use bk_api::names;
@@ -32,9 +31,6 @@ const FILE: &str = "buildkite-shim";
 
 /// The most that fits into a ConfigMap beside its metadata.
 const MAX_BYTES: usize = 1_000_000;
-
-/// How soon to try again when a shim that was deleted cannot be put back.
-const RETRY: Duration = Duration::from_secs(5);
 
 /// Reads the shim from `path`, or from beside the running program.
 pub fn read(path: Option<&Path>) -> Result<Vec<u8>, Error> {
@@ -99,28 +95,14 @@ pub async fn keep(cluster: &Cluster, namespace: &str, shim: &[u8], owner: Option
             Ok(watcher::Event::InitApply(_)) => is_listed = true,
             Ok(watcher::Event::InitDone) if is_listed => {}
             Ok(watcher::Event::InitDone | watcher::Event::Delete(_)) => {
-                restore(&cluster.calls, namespace, shim, owner).await;
+                let put = async || ensure(cluster.calls.clone(), namespace, shim, owner).await;
+                patience::put_back("the shim", put).await;
             }
             Ok(watcher::Event::Apply(_)) => {}
             Err(error) => {
                 tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot watch the shim");
             }
         }
-    }
-}
-
-/// Tries until the shim is back.
-async fn restore(client: &Client, namespace: &str, shim: &[u8], owner: Option<&OwnerReference>) {
-    loop {
-        match ensure(client.clone(), namespace, shim, owner).await {
-            Ok(name) => {
-                return tracing::warn!(config_map = name, "the shim was gone and has been put back");
-            }
-            Err(error) => {
-                tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot put the shim back");
-            }
-        }
-        tokio::time::sleep(RETRY).await;
     }
 }
 

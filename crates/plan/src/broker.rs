@@ -6,6 +6,8 @@
 //! - [`registration`]: whether a pod may register now, and as what
 //! - [`session`]: what is kept of an agent that has registered, so that the operator can end its job
 
+use std::iter::once;
+
 pub mod registration;
 pub mod session;
 pub mod ticket;
@@ -13,3 +15,8 @@ pub mod ticket;
 pub use registration::{Caller, Refusal, Registration};
 pub use session::SessionRecord;
 pub use ticket::{Key, Ticket};
+
+/// The names of all Secrets of a broker: the one with its keys is called like it, those with sessions after it.
+pub fn secrets(broker: &str) -> impl Iterator<Item = String> {
+    once(broker.to_owned()).chain(session::secret_names(broker))
+}

@@ -46,8 +46,8 @@ pub struct BuildJobStatus {
     /// Why it ended as it did. Set before the phase when Buildkite has to be told first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verdict: Option<Verdict>,
-    /// How far the job has come: `PodCreated`, `Scheduled`, `Started`, `Acquired`, `Warned`, `Finished`; and what it asks for and does not
-    /// get: `LogsExported`, `ArtifactsExported`, `MetricsExported`, `RepoMirrored`.
+    /// How far the job has come: `PodCreated`, `PodTaken`, `Scheduled`, `Started`, `Registered`, `Acquired`, `Warned`, `Finished`; and what it
+    /// asks for and does not get: `LogsExported`, `ArtifactsExported`, `MetricsExported`, `RepoMirrored`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<Condition>,

@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 
+use bk_api::config::{AgentCredentials, Config};
 use clap::Args;
 
 /// Options of the registration broker.
@@ -13,12 +14,13 @@ pub struct BrokerArgs {
     pub broker_listen: Option<SocketAddr>,
 
     /// How job pods reach it, such as `https://buildkite-operator-broker.buildkite.svc:8444/v3`; with
-    /// `http` in place of `https` it has no certificate
+    /// `http` in place of `https` it serves without TLS
     #[arg(long, env = "BUILDKITE_BROKER_URL", hide_env_values = true, value_name = "URL")]
     pub broker_url: Option<String>,
 
-    /// Secret in the operator's namespace with its certificate and its key; those with the sessions of
-    /// agents are called after it
+    /// Secret in the operator's namespace with its certificate and its keys, and ConfigMap in the job
+    /// namespace with its authority; Secrets with the sessions of agents are called after it
+    #[allow(clippy::doc_markdown, reason = "users read this, not rustdoc")]
     #[arg(
         long,
         env = "BUILDKITE_BROKER_NAME",
@@ -27,4 +29,11 @@ pub struct BrokerArgs {
         default_value = "buildkite-operator-broker"
     )]
     pub broker_name: String,
+}
+
+impl BrokerArgs {
+    /// Whether agents in pods register by way of the operator.
+    pub(crate) fn serves(&self, config: &Config) -> bool {
+        self.broker_listen.is_some() && config.pods.agent_credentials != Some(AgentCredentials::Secret)
+    }
 }

@@ -27,11 +27,14 @@ use crate::telemetry::Metrics;
 pub(super) struct Limits {
     /// Connections at once.
     pub(super) all: usize,
-    /// Connections of one address at once; a node may hide its pods behind its own.
+    /// Connections of one address at once, and no more than are left to others, but for a few; a node may hide its pods behind its own.
     pub(super) of_one: usize,
     /// How long each may last.
     pub(super) stay: Duration,
 }
+
+/// How many connections an address may have even where few are left.
+const FEW: usize = 8;
 
 /// Lets connections in, and hands them on to what makes something of them.
 #[derive(Clone)]
@@ -88,9 +91,9 @@ impl Visitors {
 
     fn enter(&self, address: IpAddr, limits: Limits) -> Option<Visit> {
         let mut present = self.lock();
-        let has_room = present.values().sum::<usize>() < limits.all;
+        let left = limits.all.saturating_sub(present.values().sum());
         let of_one = present.get(&address).copied().unwrap_or_default();
-        if !has_room || of_one >= limits.of_one {
+        if left == 0 || of_one >= limits.of_one.min(left.max(FEW)) {
             return None;
         }
         present.insert(address, of_one + 1);
@@ -174,6 +177,20 @@ mod tests {
         assert!(visitors.enter(two, LIMITS).is_some());
         drop((second, third));
         assert!(visitors.lock().is_empty(), "who is gone is forgotten");
+    }
+
+    #[test]
+    fn a_handful_of_addresses_cannot_take_all_the_room() {
+        let limits = Limits { all: 512, of_one: 128, stay: Duration::from_secs(30) };
+        let (visitors, mut visits) = (Visitors::default(), Vec::new());
+        let mut greedy = Vec::new();
+        for last in 0..8_u8 {
+            let address = IpAddr::from([10, 0, 0, last]);
+            let before = visits.len();
+            visits.extend(std::iter::from_fn(|| visitors.enter(address, limits)));
+            greedy.push(visits.len() - before);
+        }
+        assert_eq!(greedy, [128, 128, 128, 64, 32, 16, 8, 8]);
     }
 
     /// Reads until the other side is done.

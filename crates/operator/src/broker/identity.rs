@@ -46,7 +46,7 @@ pub(super) struct Identity {
     /// The authority that pods have to trust, as PEM.
     pub(super) authority: String,
     /// What one-time tokens are sealed with.
-    pub(super) seal: Key,
+    pub(super) ticket_key: Key,
 }
 
 impl std::fmt::Debug for Identity {
@@ -57,7 +57,9 @@ impl std::fmt::Debug for Identity {
 
 impl PartialEq for Identity {
     fn eq(&self, other: &Self) -> bool {
-        self.certificate == other.certificate && self.authority == other.authority && self.seal == other.seal
+        self.certificate == other.certificate
+            && self.authority == other.authority
+            && self.ticket_key == other.ticket_key
     }
 }
 
@@ -79,7 +81,7 @@ impl Identity {
             certificate: text(secret, CERTIFICATE)?,
             key: text(secret, CERTIFICATE_KEY)?,
             authority: text(secret, AUTHORITY_CERTIFICATE)?,
-            seal: Key::new(bytes(secret, SEAL)?)?,
+            ticket_key: Key::new(bytes(secret, SEAL)?)?,
         })
     }
 }
@@ -168,7 +170,10 @@ mod tests {
         assert!(Identity::of(&secret, "broker.ci.svc", later).is_none(), "it ends soon");
         let again = renewed(&secret, "broker.ci.svc", later).unwrap();
         let second = Identity::of(&again, "broker.ci.svc", later).unwrap();
-        assert!(first.authority == second.authority && first.seal == second.seal, "what pods rely on stays");
+        assert!(
+            first.authority == second.authority && first.ticket_key == second.ticket_key,
+            "what pods rely on stays"
+        );
         assert_ne!(first.certificate, second.certificate);
     }
 

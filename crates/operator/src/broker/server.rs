@@ -23,7 +23,7 @@ use bk_plan::{
 };
 use jiff::Timestamp;
 use k8s_openapi::api::{
-    authentication::v1::{TokenReview, TokenReviewSpec, UserInfo},
+    authentication::v1::{TokenReview, TokenReviewSpec, TokenReviewStatus, UserInfo},
     core::v1::Pod,
 };
 use kube::{
@@ -49,7 +49,8 @@ const AT_ONCE: usize = 256;
 /// What one registration, all in all, may take.
 const PATIENCE: Duration = Duration::from_secs(25);
 
-/// What separates the one-time token from the token of the pod's service account.
+/// What separates the one-time token from the token of the pod's service account. An agent can send only one, so the shim puts them together before
+/// it starts the agent, in `crates/shim/src/proof.rs`.
 const SEPARATOR: char = '!';
 
 /// What answers depend on: it may be replaced at any time.
@@ -61,6 +62,8 @@ pub(super) struct Terms {
     pub(super) registrar: Registrar,
     /// How pods prove who they are.
     pub(super) proof: RegistrationProof,
+    /// Whether pods that are made from now on come here.
+    pub(super) is_used: bool,
 }
 
 /// What every answer needs.
@@ -163,8 +166,8 @@ async fn register(desk: &Desk, peer: IpAddr, headers: &HeaderMap, body: &[u8]) -
     let shown = token(headers).ok_or(Refusal::Unknown)?;
     let (shown, proof) =
         shown.split_once(SEPARATOR).map_or((shown, None), |(ticket, proof)| (ticket, Some(proof)));
-    let ticket = Ticket::read(shown, &identity.seal).ok_or(Refusal::Unknown)?;
-    let is_used = |record: SessionRecord| record.is_of(&ticket.uid, ticket.attempt);
+    let ticket = Ticket::read(shown, &identity.ticket_key).ok_or(Refusal::Unknown)?;
+    let is_used = |record: SessionRecord| record.bars(&ticket.uid, ticket.attempt);
     if desk.sessions.get(&ticket.job_uuid).is_some_and(is_used) {
         return Err(Refusal::Used.into());
     }
@@ -214,7 +217,12 @@ async fn review(desk: &Desk, proof: Option<&str>) -> Result<String, Failure> {
         let error = bk_ops::report::one_line(&error);
         Failure::Later("api_server", format!("the operator cannot have the pod's token reviewed: {error}"))
     })?;
-    let status = answer.status.filter(|status| status.authenticated == Some(true)).ok_or(Refusal::Foreign)?;
+    let is_good = |status: &TokenReviewStatus| {
+        // Who does not know of audiences names none.
+        let is_for_broker = status.audiences.iter().flatten().any(|audience| audience == AUDIENCE);
+        status.authenticated == Some(true) && is_for_broker
+    };
+    let status = answer.status.filter(is_good).ok_or(Refusal::Foreign)?;
     let of_pod = |user: UserInfo| user.extra?.remove(POD)?.into_iter().next();
     Ok(status.user.and_then(of_pod).ok_or(Refusal::Foreign)?)
 }

@@ -21,7 +21,6 @@ use tokio::{
     sync::{mpsc, oneshot, watch},
     time::Instant,
 };
-use tokio_util::sync::CancellationToken;
 
 use self::clerk::Clerk;
 use crate::{error::Error, settings::Cluster};
@@ -59,8 +58,10 @@ struct State {
     /// The version of the Secret that is known.
     version: u64,
     records: BTreeMap<String, SessionRecord>,
-    /// What is over, and still on record.
-    over: BTreeSet<String>,
+    /// Those among them that there was no room for in the Secret.
+    unwritten: BTreeSet<String>,
+    /// What is over, and still on record: jobs, and of which BuildJob's agent.
+    over: BTreeMap<String, String>,
 }
 
 /// A session that is to be on record, whose, and who waits for it.
@@ -72,8 +73,9 @@ enum Order {
 }
 
 impl Sessions {
-    /// Keeps sessions in Secrets called after `broker`, until the shutdown.
-    pub(crate) fn start(cluster: &Cluster, broker: &str, shutdown: &CancellationToken) -> Self {
+    /// Keeps sessions in Secrets called after `broker`, for as long as the process lives: agents that are being registered at the shutdown come
+    /// on record, too.
+    pub(crate) fn start(cluster: &Cluster, broker: &str) -> Self {
         let mut writers = Vec::new();
         let shelves = (0..SHARDS).map(|number| {
             let (orders, receiver) = mpsc::unbounded_channel();
@@ -83,9 +85,8 @@ impl Sessions {
         let sessions = Self { shelves: shelves.collect(), patience: Instant::now() + FIRST_LOOK };
         for (number, (name, orders)) in writers.into_iter().enumerate() {
             let clerk = Clerk::new(cluster.clone(), name, sessions.clone(), number);
-            let watching = clerk.clone().watch();
-            tokio::spawn(shutdown.clone().run_until_cancelled_owned(watching));
-            tokio::spawn(shutdown.clone().run_until_cancelled_owned(clerk.write(orders)));
+            tokio::spawn(clerk.clone().watch());
+            tokio::spawn(clerk.write(orders));
         }
         sessions
     }
@@ -126,7 +127,10 @@ impl Sessions {
         let mut state = kept_in.lock();
         if state.records.get(job).is_some_and(|record| record.build_job == build_job) {
             state.records.remove(job);
-            state.over.insert(job.to_owned());
+            if state.unwritten.remove(job) {
+                return;
+            }
+            state.over.insert(job.to_owned(), build_job.to_owned());
             // The writer is gone only while the process ends.
             let _ending = kept_in.orders.send(Order::Remove);
         }
@@ -170,7 +174,13 @@ impl State {
             Some((job.clone(), serde_json::from_slice(&bytes.0).ok()?))
         };
         let mut held: BTreeMap<String, SessionRecord> = held.filter_map(read).collect();
-        self.over.retain(|job| held.remove(job).is_some());
+        self.over.retain(|job, build_job| {
+            let is_held = held.get(job).is_some_and(|record| record.build_job == *build_job);
+            is_held && held.remove(job).is_some()
+        });
+        // What has come in by another replica meanwhile is younger.
+        self.unwritten.retain(|job| !held.contains_key(job));
+        held.extend(self.unwritten.iter().filter_map(|job| self.records.remove_entry(job)));
         self.records = held;
     }
 }

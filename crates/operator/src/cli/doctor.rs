@@ -32,7 +32,6 @@ use kube::{
 };
 
 use self::{
-    broker::Broker,
     finding::{Finding, Grade},
     webhook::Webhook,
 };
@@ -120,9 +119,7 @@ async fn leader(client: &Client, installation: &Installation) -> Option<Finding>
 /// Asks about each permission of the operator's service account.
 async fn may_do(client: &Client, installation: &Installation) -> Vec<Finding> {
     let deployment = installation.deployment();
-    let template = deployment.and_then(|it| it.spec.as_ref()?.template.spec.as_ref());
-    let account = template.and_then(|spec| spec.service_account_name.clone());
-    let account = account.unwrap_or_else(|| "buildkite-operator".to_owned());
+    let account = installation.account().unwrap_or_else(|| "buildkite-operator".to_owned());
     let config = installation.config.clone().unwrap_or_default();
     let names = permissions::Names {
         agent_token: config.pods.agent_token_secret,
@@ -134,8 +131,8 @@ async fn may_do(client: &Client, installation: &Installation) -> Vec<Finding> {
     if let Some(webhook) = deployment.and_then(Webhook::of) {
         asked.extend(checks::of_webhooks(&webhook, installation));
     }
-    let broker = deployment.and_then(Broker::of);
-    asked.extend(broker.iter().flat_map(|broker| broker.permissions(installation)));
+    let broker = installation.broker();
+    asked.extend(broker.iter().flat_map(|broker| broker::permissions(broker, installation)));
     let user = format!("system:serviceaccount:{}:{account}", installation.namespace);
     let mut findings = match denied(client, &user, &installation.namespace, &asked).await {
         Ok(denied) => vec![checks::permissions(&user, asked.len(), &denied)],

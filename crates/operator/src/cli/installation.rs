@@ -5,7 +5,7 @@ use bk_api::{
     config::{CONFIG_MAP, Config},
     names,
 };
-use bk_plan::configuration;
+use bk_plan::{configuration, pod::BrokerAccess};
 use k8s_openapi::api::{
     apps::v1::Deployment,
     core::v1::{ConfigMap, Container, Pod},
@@ -59,6 +59,16 @@ impl Installation {
         self.deployment.as_ref().ok().and_then(Option::as_ref)
     }
 
+    /// Its broker, if it has one.
+    pub(super) fn broker(&self) -> Option<Broker> {
+        self.deployment().and_then(Broker::of)
+    }
+
+    /// The service account that it runs as, if it is there.
+    pub(super) fn account(&self) -> Option<String> {
+        self.deployment()?.spec.as_ref()?.template.spec.as_ref()?.service_account_name.clone()
+    }
+
     /// The pods of its Deployment.
     pub(super) async fn pods(&self, client: &Client) -> Result<Vec<Pod>> {
         let Some(deployment) = self.deployment() else {
@@ -86,6 +96,33 @@ impl Installation {
     }
 }
 
+/// What a Deployment says of its broker.
+pub(super) struct Broker {
+    /// Where pods are told to find it.
+    pub(super) url: String,
+    /// What its Secrets, and the ConfigMap in the job namespace, are called.
+    pub(super) name: String,
+}
+
+impl Broker {
+    /// The broker of a Deployment, if it has one.
+    pub(super) fn of(deployment: &Deployment) -> Option<Self> {
+        let url = flag(deployment, "--broker-url")?;
+        let name = flag(deployment, "--broker-name");
+        Some(Self { url, name: name.unwrap_or_else(|| "buildkite-operator-broker".to_owned()) })
+    }
+
+    /// What pods are told of it, but for what the operator alone can make.
+    pub(super) fn access(&self) -> BrokerAccess {
+        BrokerAccess {
+            url: self.url.trim_end_matches('/').to_owned(),
+            name: self.name.clone(),
+            has_authority: self.url.starts_with("https:"),
+            key: None,
+        }
+    }
+}
+
 /// The value of a variable of the operator's container.
 pub(super) fn variable(deployment: &Deployment, name: &str) -> Option<String> {
     let Container { env, .. } = deployment::container(deployment)?;
@@ -105,4 +142,27 @@ pub(super) fn flag(deployment: &Deployment, name: &str) -> Option<String> {
     }
     let name = name.trim_start_matches("--").replace('-', "_").to_uppercase();
     variable(deployment, &format!("BUILDKITE_{name}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn pods_are_told_of_the_broker_that_the_deployment_has() {
+        let with = |args: &[&str]| {
+            let container = json!({ "name": "operator", "args": args });
+            let deployment =
+                json!({ "spec": { "selector": {}, "template": { "spec": { "containers": [container] } } } });
+            Broker::of(&serde_json::from_value(deployment).expect("a Deployment"))
+        };
+        assert!(with(&["run"]).is_none());
+        let access = with(&["--broker-url=https://broker.ci.svc:8444/v3/"]).expect("a broker").access();
+        assert_eq!((access.url.as_str(), access.has_authority), ("https://broker.ci.svc:8444/v3", true));
+        assert_eq!(access.name, "buildkite-operator-broker");
+        let access = with(&["--broker-url", "http://b/v3", "--broker-name=mine"]).expect("a broker").access();
+        assert_eq!((access.name.as_str(), access.has_authority, access.key), ("mine", false, None));
+    }
 }

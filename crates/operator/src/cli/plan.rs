@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use bk_api::{
     BuildEnvironment, BuildJob,
-    config::{Config, Queue, unknown_field},
+    config::{Config, Queue, ValidationConfig, unknown_field},
     names,
 };
 use bk_buildkite::client::DEFAULT_ENDPOINT;
@@ -102,7 +102,7 @@ pub(super) fn run(args: &PlanArgs) -> Result<()> {
     with_image(&mut config, args);
     let surroundings = read_surroundings(&args.with)?;
     let job = read_job(&args.job, &config, "default")?;
-    print(args, &plan(&job, &surroundings, &config, None)?)
+    print(args, &plan(&job, &surroundings, &pods(&config, None), &config.validation)?)
 }
 
 /// Sees to it that the operator's own image is known, as an operator in a cluster knows it: without it, pods have neither exporters
@@ -125,23 +125,32 @@ async fn on_cluster(args: &PlanArgs) -> Result<()> {
     with_image(&mut ground.config, args);
     let job = read_job(&args.job, &ground.config, &ground.namespace)?;
     let surroundings = ground.surroundings(&job).await?;
-    let pod = ground.try_out(&plan(&job, &surroundings, &ground.config, ground.shim.clone())?).await?;
+    let plan = plan(&job, &surroundings, &ground.pods(), &ground.config.validation)?;
+    let pod = ground.try_out(&plan).await?;
     print(args, &pod)?;
     let fits = ground.nodes(&pod).await?;
     fits.lines().iter().for_each(|line| say(line));
     fits.check()
 }
 
-/// The pod of the first attempt, or what the job would be failed with.
-fn plan(job: &BuildJob, surroundings: &Surroundings, config: &Config, shim: Option<String>) -> Result<Pod> {
+/// What pods are made of by a configuration, with the shim in this ConfigMap.
+fn pods(config: &Config, shim: Option<String>) -> PodSettings {
     let endpoint = config.spawner.endpoint.as_deref().unwrap_or(DEFAULT_ENDPOINT);
     // A checkout of the sources has no shim beside the program; the pod differs in nothing else.
     let own = || shim::read(None).map_or_else(|_| names::shim("absent"), |shim| shim::name(&shim));
-    let shim = shim.unwrap_or_else(own);
-    let settings = PodSettings::of(config, endpoint, shim);
-    let pod = pod::render(job, 0, surroundings, &settings)
+    PodSettings::of(config, endpoint, shim.unwrap_or_else(own))
+}
+
+/// The pod of the first attempt, or what the job would be failed with.
+fn plan(
+    job: &BuildJob,
+    surroundings: &Surroundings,
+    settings: &PodSettings,
+    validation: &ValidationConfig,
+) -> Result<Pod> {
+    let pod = pod::render(job, 0, surroundings, settings)
         .map_err(|error| anyhow!(verdicts::invalid_spec(&error).sentence()))?;
-    match rules::refusal(job, Some(&pod), surroundings, &config.validation) {
+    match rules::refusal(job, Some(&pod), surroundings, validation) {
         Some(verdict) => Err(anyhow!(verdict.sentence())),
         None => Ok(pod),
     }

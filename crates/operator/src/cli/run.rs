@@ -8,7 +8,7 @@ use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     admission::{WebhookArgs, Webhooks},
@@ -143,7 +143,8 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
     // Until it has the Lease, if there is one, others may work.
     metrics.leads(args.lease().is_none());
     let (traces, sender) = telemetry::channel(&args.traces, &metrics)?;
-    let ended = CancellationToken::new();
+    let (ended, farewells) = (CancellationToken::new(), TaskTracker::new());
+    farewells.close();
     let sending = sender.map(|sender| tokio::spawn(sender.run(ended.clone())));
     let answering = listener.map(|listener| {
         let end = shutdown.clone().cancelled_owned();
@@ -155,8 +156,8 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
     let preparing = async {
         let cluster = Cluster::connect(args.kubeconfig.as_deref()).await?;
         let cluster = telemetry::measured(&cluster, &metrics.calls);
-        let webhooks = Webhooks::start(&args.webhook, &cluster, &shim, &shutdown).await?;
-        let broker = Broker::start(&args.broker, &cluster, &metrics, &shutdown).await?;
+        let webhooks = Webhooks::start(&args.webhook, &cluster, &shim, &shutdown, &farewells).await?;
+        let broker = Broker::start(&args.broker, &cluster, &metrics, &shutdown, &farewells).await?;
         broker.report(&health);
         let mut configuration = Configuration::read(&args, &cluster, &metrics).await?;
         let desks = Desks { webhooks: &webhooks, broker: &broker, cluster: &cluster };
@@ -174,6 +175,7 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
         Ok::<_, Error>((leader, house, configuration, first))
     };
     let Some(prepared) = Box::pin(shutdown.run_until_cancelled(preparing)).await else {
+        farewells.wait().await;
         return Ok(());
     };
     let (leader, house, configuration, first) = prepared?;
@@ -199,6 +201,7 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
     if let Some(leader) = leader {
         leader.retire().await;
     }
+    farewells.wait().await;
     Ok(())
 }
 
@@ -213,7 +216,7 @@ struct Desks<'a> {
 impl Desks<'_> {
     /// Answers depend on these settings from now on.
     fn learn(self, settings: &Settings) {
-        self.webhooks.learn(settings);
+        self.webhooks.learn(settings, self.broker.secrets());
         self.broker.learn_standing_by(settings, self.cluster);
     }
 }

@@ -5,6 +5,8 @@ use std::time::Duration;
 use bk_ops::jitter;
 use bk_plan::intake::pace;
 
+use crate::error::Error;
+
 /// Makes a call until its answer says something about what was asked, rather than about the API server's own troubles.
 pub(crate) async fn insist<T, F>(attempt: &str, mut call: impl FnMut() -> F) -> Result<T, kube::Error>
 where
@@ -23,6 +25,18 @@ where
             outcome => return outcome,
         }
     }
+}
+
+/// How soon to try again to put back what cannot be put back.
+const RETRY: Duration = Duration::from_secs(5);
+
+/// Puts back what somebody took away, however often that fails.
+pub(crate) async fn put_back<T>(what: &str, put: impl AsyncFn() -> Result<T, Error>) {
+    while let Err(error) = put().await {
+        tracing::warn!(error = %bk_ops::report::one_line(&error), "cannot put {what} back");
+        tokio::time::sleep(RETRY).await;
+    }
+    tracing::warn!("{what} was gone, or altered, and has been put back");
 }
 
 /// Whether a failure is one of the API server, or of the way to it, and may pass by itself.

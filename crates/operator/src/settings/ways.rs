@@ -21,6 +21,8 @@ pub(super) struct OwnTokens {
     pub(super) given: Option<String>,
     /// The agent token.
     pub(super) agent: Option<String>,
+    /// Whether agents in pods need that, too, from its Secret.
+    pub(super) is_for_pods: bool,
 }
 
 /// What opens the queues.
@@ -58,7 +60,9 @@ pub(super) async fn find(
     let mut followed = Vec::new();
     let secret_of_agents = secret(TokenKind::Agent, &config.pods.agent_token_secret);
     let agents = if let Some(token) = own_agent {
-        secret_of_agents.miss(client.clone()).await;
+        if own.is_for_pods {
+            secret_of_agents.miss(client.clone()).await;
+        }
         StacksClient::new(endpoint, SecretString::from(token), USER_AGENT)?
     } else {
         let token = secret_of_agents.wait(client.clone(), announcer).await?;

@@ -155,10 +155,11 @@ fn options_of_run() {
                                     BUILDKITE_BROKER_LISTEN]
           --broker-url <URL>        How job pods reach it, such as
                                     `https://buildkite-operator-broker.buildkite.svc:8444/v3`; with
-                                    `http` in place of `https` it has no certificate [env:
+                                    `http` in place of `https` it serves without TLS [env:
                                     BUILDKITE_BROKER_URL]
-          --broker-name <NAME>      Secret in the operator's namespace with its certificate and its key;
-                                    those with the sessions of agents are called after it [env:
+          --broker-name <NAME>      Secret in the operator's namespace with its certificate and its
+                                    keys, and ConfigMap in the job namespace with its authority; Secrets
+                                    with the sessions of agents are called after it [env:
                                     BUILDKITE_BROKER_NAME] [default: buildkite-operator-broker]
           --log-format <FORMAT>     Format of log lines [env: LOG_FORMAT] [default: human] [possible
                                     values: human, json]

@@ -121,7 +121,8 @@ pub(crate) fn addresses(status: &PodStatus) -> Option<Box<[IpAddr]>> {
     if own.is_empty() {
         return None;
     }
-    own.extend(status.host_ip.as_deref().and_then(|text| text.parse::<IpAddr>().ok()));
+    let node = status.host_ips.iter().flatten().map(|ip| ip.ip.as_str()).chain(status.host_ip.as_deref());
+    own.extend(node.filter_map(|text| text.parse::<IpAddr>().ok()));
     Some(own.into())
 }
 

@@ -54,6 +54,11 @@ impl SessionRecord {
         self.build_job == build_job && self.attempt == attempt
     }
 
+    /// Whether no other agent may come for a BuildJob's attempt: this one is of it, or of one after it.
+    pub fn bars(&self, build_job: &str, attempt: u32) -> bool {
+        self.build_job == build_job && self.attempt >= attempt
+    }
+
     /// Whether this agent is that of an earlier attempt at the same BuildJob.
     pub fn is_before(&self, other: &Self) -> bool {
         self.build_job == other.build_job && self.attempt < other.attempt
@@ -76,7 +81,7 @@ pub fn secret_name(broker: &str, shard: usize) -> String {
     format!("{broker}-sessions-{shard}")
 }
 
-/// The names of all of them.
+/// The names of all of these.
 pub fn secret_names(broker: &str) -> impl Iterator<Item = String> {
     (0..SHARDS).map(move |shard| secret_name(broker, shard))
 }
@@ -120,6 +125,13 @@ mod tests {
         assert!(first.is_before(&second) && !second.is_before(&first) && !first.is_before(&first));
         let another = SessionRecord { build_job: "another".to_owned(), ..second };
         assert!(!first.is_before(&another), "which may run");
+    }
+
+    #[test]
+    fn nobody_comes_after_an_agent_of_the_same_attempt_or_a_later_one() {
+        let second = SessionRecord { attempt: 2, ..record() };
+        assert_eq!([1, 2, 3].map(|attempt| second.bars(&second.build_job, attempt)), [true, true, false]);
+        assert!(!second.bars("another", 1));
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn of_pod(case: &Case<'_>, status: &mut BuildJobStatus, facts: &PodFacts) {
 fn of_registration(case: &Case<'_>, status: &mut BuildJobStatus, facts: &PodFacts) {
     let has_registered = case.seen.has_session || case.remote_state() == Some(RemoteState::Acquired);
     if let Some(message) = registration::missed(case, facts) {
-        let reason = "BrokerNotReached";
+        let reason = "AgentNotRegistered";
         set(case, status, &Word { kind: REGISTERED, holds: false, reason, message: &message, since: None });
     } else if has_registered && self::has_registered(status).is_some() {
         let reason = "AgentRegistered";

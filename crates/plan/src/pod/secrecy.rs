@@ -4,10 +4,10 @@
 //! agent token; what a step may change of that container is what cannot make it tell: see [`check_patch`].
 
 use bk_api::BuildJob;
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::{PodSpec, Volume};
 use serde_json::{Map, Value};
 
-use super::{AGENT_CONTAINER, PodSettings, RenderError, registration};
+use super::{AGENT_CONTAINER, PodSettings, RenderError, registration, variables::refers};
 
 /// What a step's patch may change of the `agent` container.
 const PATCHABLE: [&str; 4] = ["name", "resources", "env", "$patch"];
@@ -25,6 +25,9 @@ const VARIABLES: [&str; 10] = [
     "BUILDKITE_STRICT_SINGLE_HOOKS",
     "BUILDKITE_TIMESTAMP_LINES",
 ];
+/// The account of pods that name none.
+const DEFAULT_ACCOUNT: &str = "default";
+
 /// These say how git is called, which the agent has other containers do.
 const VARIABLES_OF_GIT: &str = "BUILDKITE_GIT_";
 
@@ -55,12 +58,41 @@ pub(super) fn check(spec: &PodSpec, job: &BuildJob, settings: &PodSettings) -> R
                 .to_owned(),
         });
     }
-    match (&spec.service_account_name, &settings.own_account) {
-        (Some(name), Some(own)) if name == own => Err(RenderError {
-            path: "pod.spec.serviceAccountName".to_owned(),
-            problem: format!("`{own}` is the operator's own account, which is not for jobs; name another"),
-        }),
-        _ => Ok(()),
+    check_account(spec, is_buildkites, settings)
+}
+
+/// Refuses a pod that is the operator. One that names no account has the `default` one, and is let alone as long as it gets no token.
+fn check_account(spec: &PodSpec, registers: bool, settings: &PodSettings) -> Result<(), RenderError> {
+    let Some(own) = &settings.own_account else { return Ok(()) };
+    let refuse = |path: String, problem: &str| {
+        let problem =
+            format!("{problem}`{own}` is the operator's own account, which is not for jobs; name another");
+        Err(RenderError { path, problem })
+    };
+    match &spec.service_account_name {
+        Some(name) if name == own => return refuse("pod.spec.serviceAccountName".to_owned(), ""),
+        None if own == DEFAULT_ACCOUNT => {}
+        _ => return Ok(()),
+    }
+    let unnamed = "the pod names no `serviceAccountName`, and ";
+    if spec.automount_service_account_token != Some(false) {
+        return refuse("pod.spec.automountServiceAccountToken".to_owned(), unnamed);
+    }
+    // The broker's own is for the broker alone, which has it say in which pod it is.
+    let proof: Vec<Volume> = registers
+        .then(|| registration::volumes(settings))
+        .into_iter()
+        .flatten()
+        .map(|(volume, _)| volume)
+        .collect();
+    let shows_token = |volume: &&Volume| {
+        let sources = volume.projected.iter().flat_map(|projected| projected.sources.iter().flatten());
+        sources.into_iter().any(|source| source.service_account_token.is_some())
+    };
+    let others = spec.volumes.iter().flatten().filter(|volume| !proof.contains(volume));
+    match others.into_iter().find(shows_token) {
+        Some(volume) => refuse(format!("pod.spec.volumes[{}].projected", volume.name), unnamed),
+        None => Ok(()),
     }
 }
 
@@ -95,7 +127,7 @@ fn find<'a>(
 pub(super) fn check_patch(entry: &Map<String, Value>, path: &str) -> Result<(), RenderError> {
     let refuse = |below: String| {
         let problem =
-            "a step may change `resources` and some variables of `agent`, which has the agent token; \
+            "a step may change `resources` and some variables of `agent`, which has the job's credentials; \
                        `pod_config.podSpecPatch` may change all of it"
                 .to_owned();
         Err(RenderError { path: format!("{path}.{below}"), problem })
@@ -113,6 +145,13 @@ pub(super) fn check_patch(entry: &Map<String, Value>, path: &str) -> Result<(), 
         let is_harmless = VARIABLES.contains(&name) || name.starts_with(VARIABLES_OF_GIT);
         if !(is_plain && is_harmless) {
             return refuse(format!("env[{index}]"));
+        }
+        if variable.get("value").and_then(Value::as_str).is_some_and(refers) {
+            return Err(RenderError {
+                path: format!("{path}.env[{index}].value"),
+                problem: "must not refer to another variable of `agent`, which has the job's credentials; write `$$(` for `$(`"
+                    .to_owned(),
+            });
         }
     }
     Ok(())

@@ -8,8 +8,8 @@ use crate::facts::PodFacts;
 /// What a job waits for whose agent has not registered there for so long.
 pub fn unregistered(url: &str, seconds: i64) -> String {
     format!(
-        "the agent to register by way of the operator at {url}: nobody has for {seconds} s; check NetworkPolicies, DNS and the certificate, \
-         `buildkite-operator doctor` tells which it is"
+        "the agent to register by way of the operator at {url}: it has not for {seconds} s; `buildkite-operator doctor` looks at \
+         NetworkPolicies, DNS and the certificate, and the operator's log has whom it refused"
     )
 }
 

@@ -16,8 +16,9 @@ use crate::{
     fixtures,
 };
 
-const WAIT: &str = "the agent to register by way of the operator at https://broker.ci.svc:8444/v3: nobody has for 15 s; check \
-                    NetworkPolicies, DNS and the certificate, `buildkite-operator doctor` tells which it is";
+const WAIT: &str = "the agent to register by way of the operator at https://broker.ci.svc:8444/v3: it has not for 15 s; \
+                    `buildkite-operator doctor` looks at NetworkPolicies, DNS and the certificate, and the operator's log has whom \
+                    it refused";
 
 /// As elsewhere, and agents register by way of the operator.
 fn rules() -> Rules {
@@ -106,13 +107,13 @@ fn of_an_agent(#[case] scene: Scene, #[case] expected: &str) {
 }
 
 #[rstest]
-#[case::for_too_long(started().at(17), Some("False BrokerNotReached"))]
+#[case::for_too_long(started().at(17), Some("False AgentNotRegistered"))]
 #[case::after_all(noticed().with_session().word(Acquired, 30).at(30), Some("True AgentRegistered"))]
 #[case::as_always(started().with_session().word(Acquired, 10).at(10), None)]
 fn conditions(#[case] scene: Scene, #[case] expected: Option<&str>) {
     let status = written(&scene).expect("a status is written");
     assert_eq!(told(&status).as_deref(), expected);
-    assert_eq!(status.waiting_for.is_some(), expected == Some("False BrokerNotReached"));
+    assert_eq!(status.waiting_for.is_some(), expected == Some("False AgentNotRegistered"));
 }
 
 #[test]

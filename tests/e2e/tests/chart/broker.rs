@@ -156,6 +156,10 @@ fn a_broker_and_webhooks_are_apart() {
     &["config.pod_config.registrationProof=address", "broker.tokenReviews=false"],
     None
 )]
+#[case::of_which_there_are_none(
+    &["config.pod_config.agentCredentials=secret", "broker.tokenReviews=false"],
+    None
+)]
 #[case::by_somebody_else(
     &["broker.tokenReviews=false", "rbac.create=false"],
     None

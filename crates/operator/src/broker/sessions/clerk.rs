@@ -36,6 +36,8 @@ struct Change {
     gone: Vec<String>,
     /// What is put in, and nothing in the place of what is taken out.
     data: serde_json::Map<String, Value>,
+    /// How many of the new sessions there is room for.
+    kept: usize,
 }
 
 /// Reads and writes one of the Secrets.
@@ -134,8 +136,8 @@ impl Clerk {
         for _ in 0..TRIES {
             adds = self.refuse_used(adds);
             self.take_back(&adds);
-            let Some(Change { version, gone, data }) = self.change(&adds) else {
-                self.keep(adds);
+            let Some(Change { version, gone, data, kept }) = self.change(&adds) else {
+                self.keep(adds, 0);
                 return false;
             };
             let patch = json!({ "metadata": { "resourceVersion": version }, "data": data });
@@ -148,7 +150,7 @@ impl Clerk {
             match api.patch_metadata(&self.name, &params, &Patch::Merge(&patch)).await {
                 Ok(written) => {
                     self.state().wrote(&written.metadata, &gone);
-                    self.keep(adds);
+                    self.keep(adds, kept);
                     return false;
                 }
                 // Another replica was quicker.
@@ -172,7 +174,8 @@ impl Clerk {
             let state = self.state();
             adds.into_iter().partition(|(job, record, _)| state.records.get(job) == Some(record))
         };
-        self.keep(kept);
+        let all = kept.len();
+        self.keep(kept, all);
         fail(lost, error)
     }
 
@@ -184,13 +187,13 @@ impl Clerk {
         }
     }
 
-    /// Those whose attempt has no session yet; the others hear so.
+    /// Those of attempts that have no session yet, and no successor; the others hear so.
     fn refuse_used(&self, adds: Vec<Add>) -> Vec<Add> {
         let state = self.state();
         let mut seen = BTreeSet::new();
         let (used, new): (Vec<_>, Vec<_>) = adds.into_iter().partition(|(job, record, _)| {
-            let same = |other: &SessionRecord| other.is_of(&record.build_job, record.attempt);
-            state.records.get(job).is_some_and(same) || !seen.insert(job.clone())
+            let is_late = |other: &SessionRecord| other.bars(&record.build_job, record.attempt);
+            state.records.get(job).is_some_and(is_late) || !seen.insert(job.clone())
         });
         for (_, _, done) in used {
             let _gone = done.send(Err(NotKept::Used));
@@ -198,10 +201,13 @@ impl Clerk {
         new
     }
 
-    /// Tells whoever waits that the session is kept. Those that there was no room for are known to this process alone.
-    fn keep(&self, adds: Vec<Add>) {
+    /// Tells whoever waits that the session is kept. Those that there was no room for, which are the last, are known to this process alone.
+    fn keep(&self, adds: Vec<Add>, written: usize) {
         let mut state = self.state();
-        for (job, record, done) in adds {
+        for (number, (job, record, done)) in adds.into_iter().enumerate() {
+            if number >= written {
+                state.unwritten.insert(job.clone());
+            }
             state.records.insert(job, record);
             // Whoever has waited may be gone.
             let _gone = done.send(Ok(()));
@@ -220,12 +226,12 @@ impl Clerk {
         }
         let entry =
             |record: &SessionRecord| json!(ByteString(serde_json::to_vec(record).unwrap_or_default()));
-        let gone: Vec<String> = state.over.iter().cloned().collect();
+        let gone: Vec<String> = state.over.keys().cloned().collect();
         let removed = gone.iter().map(|job| (job.clone(), Value::Null));
         let new = adds.iter().take(room).map(|(job, record, _)| (job.clone(), entry(record)));
         let data: serde_json::Map<String, Value> = removed.chain(new).collect();
         let version = (state.version > 0).then(|| state.version.to_string());
-        (!data.is_empty()).then_some(Change { version, gone, data })
+        (!data.is_empty()).then_some(Change { version, gone, data, kept: room })
     }
 
     async fn refresh(&self) -> Result<(), Error> {

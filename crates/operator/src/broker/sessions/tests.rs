@@ -29,7 +29,7 @@ fn held(version: u64, records: &[(&str, SessionRecord)]) -> Value {
 }
 
 fn start(server: &ApiServer) -> Sessions {
-    Sessions::start(&server.cluster, "broker", &CancellationToken::new())
+    Sessions::start(&server.cluster, "broker")
 }
 
 #[tokio::test]
@@ -118,9 +118,39 @@ fn an_older_version_changes_nothing() {
     state.see(&secret(7, &[(JOB, record("new", 1))]));
     state.see(&secret(6, &[(JOB, record("old", 0))]));
     assert_eq!(state.records[JOB].agent, "new");
-    state.over.insert(JOB.to_owned());
+    state.over.insert(JOB.to_owned(), "b".to_owned());
     state.see(&secret(8, &[(JOB, record("new", 1))]));
-    assert!(state.records.is_empty() && state.over.contains(JOB), "it is over, and still on record");
+    assert!(state.records.is_empty() && state.over.contains_key(JOB), "it is over, and still on record");
     state.see(&secret(9, &[]));
     assert!(state.over.is_empty());
+    state.over.insert(JOB.to_owned(), "b".to_owned());
+    let of_another = SessionRecord { build_job: "c".to_owned(), ..record("other", 0) };
+    state.see(&secret(10, &[(JOB, of_another)]));
+    assert!(state.records[JOB].agent == "other" && state.over.is_empty(), "another BuildJob's is not over");
+}
+
+#[test]
+fn a_session_without_room_is_not_forgotten_for_what_others_write() {
+    let mut state = State::default();
+    state.records.insert(JOB.to_owned(), record("roomless", 0));
+    state.unwritten.insert(JOB.to_owned());
+    let seen: Secret = serde_json::from_value(held(7, &[("other", record("other", 0))])).unwrap();
+    state.see(&seen);
+    assert_eq!((state.records[JOB].agent.as_str(), state.records.len()), ("roomless", 2));
+    let seen: Secret = serde_json::from_value(held(8, &[(JOB, record("younger", 1))])).unwrap();
+    state.see(&seen);
+    assert_eq!((state.records[JOB].agent.as_str(), state.records.len()), ("younger", 1));
+    assert!(state.unwritten.is_empty());
+}
+
+#[tokio::test]
+async fn an_attempt_before_the_one_on_record_registers_nobody() {
+    let server = ApiServer::start(|call, _| match call.method.as_str() {
+        "PATCH" => refusal(409, "Conflict"),
+        _ => listed(7, &[(JOB, record("second", 1))]),
+    })
+    .await;
+    let sessions = start(&server);
+    assert!(matches!(sessions.add(JOB.to_owned(), record("first", 0)).await, Err(NotKept::Used)));
+    assert_eq!(sessions.get(JOB).unwrap().agent, "second");
 }

@@ -44,7 +44,7 @@ use super::{
 use crate::{
     cli::{
         connection::failed,
-        installation::{Installation, flag},
+        installation::{Broker, Installation},
     },
     permissions,
 };
@@ -54,34 +54,20 @@ const CHECK: &str = "broker";
 /// How many jobs are named whose agents do not register.
 const NAMED: usize = 3;
 
-/// What a Deployment says of its broker.
-pub(super) struct Broker {
-    /// Where pods are told to find it.
-    url: String,
-    /// What its Secrets, and the ConfigMap in the job namespace, are called.
-    name: String,
-}
-
-impl Broker {
-    /// The broker of a Deployment, if it has one.
-    pub(super) fn of(deployment: &Deployment) -> Option<Self> {
-        let url = flag(deployment, "--broker-url")?;
-        let name = flag(deployment, "--broker-name");
-        Some(Self { url, name: name.unwrap_or_else(|| "buildkite-operator-broker".to_owned()) })
+/// What the operator may do because of its broker, besides.
+pub(super) fn permissions(broker: &Broker, installation: &Installation) -> Vec<ResourceAttributes> {
+    let own = permissions::broker_in_own_namespace(&broker.name);
+    let mut all = checks::attributes(&own, &installation.namespace);
+    let job = permissions::broker_in_job_namespace();
+    all.extend(checks::attributes(&job, installation.job_namespace()));
+    let asks = |config: &Config| {
+        config.pods.agent_credentials != Some(AgentCredentials::Secret)
+            && config.pods.registration_proof == RegistrationProof::ServiceAccount
+    };
+    if installation.config.as_ref().is_ok_and(asks) {
+        all.extend(checks::attributes(&permissions::token_reviews_in_cluster(), ""));
     }
-
-    /// What the operator may do because of it, besides.
-    pub(super) fn permissions(&self, installation: &Installation) -> Vec<ResourceAttributes> {
-        let own = permissions::broker_in_own_namespace(&self.name);
-        let mut all = checks::attributes(&own, &installation.namespace);
-        let job = permissions::broker_in_job_namespace();
-        all.extend(checks::attributes(&job, installation.job_namespace()));
-        let proof = installation.config.as_ref().map(|config| config.pods.registration_proof);
-        if proof == Ok(RegistrationProof::ServiceAccount) {
-            all.extend(checks::attributes(&permissions::token_reviews_in_cluster(), ""));
-        }
-        all
-    }
+    all
 }
 
 /// What it means that the operator may not see nodes; it works without.
@@ -116,7 +102,7 @@ pub(super) async fn examine(client: &Client, installation: &Installation) -> Vec
     let Some(deployment) = installation.deployment() else { return Vec::new() };
     let default = Config::default();
     let config = installation.config.as_ref().unwrap_or(&default);
-    let broker = match used(Broker::of(deployment), config.pods.agent_credentials) {
+    let broker = match used(installation.broker(), config.pods.agent_credentials) {
         Ok(broker) => broker,
         Err(finding) => return finding.into_iter().collect(),
     };

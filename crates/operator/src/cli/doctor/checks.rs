@@ -26,6 +26,9 @@ use crate::{
 /// The first version of Kubernetes that has native sidecars switched on.
 const OLDEST: u32 = 29;
 
+/// What to do if some of the operator's own objects are missing, or not as they should be.
+pub(super) const REINSTALL: &str = "upgrade the chart, or apply deploy/rbac.yaml and deploy/broker.yaml";
+
 /// The version of Kubernetes.
 pub(super) fn kubernetes(minor: &str, version: &str) -> Finding {
     // Some add a plus sign.
@@ -255,11 +258,7 @@ pub(super) fn permissions(user: &str, asked: usize, denied: &[ResourceAttributes
         format!("{} {resource}{below}{name}{}", part(&one.verb, ""), part(&one.namespace, " in "))
     };
     let denied: Vec<String> = denied.iter().map(words).collect();
-    Finding::fail(
-        check,
-        format!("{user} may not {}", denied.join(", ")),
-        "upgrade the chart, or apply deploy/rbac.yaml",
-    )
+    Finding::fail(check, format!("{user} may not {}", denied.join(", ")), REINSTALL)
 }
 
 /// The shim's ConfigMap.

@@ -3,9 +3,13 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, anyhow, bail};
-use bk_api::{BuildJob, config::Config};
+use bk_api::{
+    BuildJob,
+    config::{AgentCredentials, Config},
+};
 use bk_plan::{
     nodes::{self, Amounts, Obstacle},
+    pod::PodSettings,
     surroundings::Surroundings,
 };
 use k8s_openapi::api::core::v1::{Node, Pod, PodSpec};
@@ -17,7 +21,7 @@ use kube::{
 use crate::{
     cli::{
         connection::{ClusterArgs, Connection, failed},
-        installation::Installation,
+        installation::{Broker, Installation},
         output::table,
     },
     settings::deployment,
@@ -32,7 +36,11 @@ pub(super) struct Ground {
     /// The operator's configuration.
     pub(super) config: Config,
     /// The shim's ConfigMap.
-    pub(super) shim: Option<String>,
+    shim: Option<String>,
+    /// The operator's broker, if it has one.
+    broker: Option<Broker>,
+    /// The operator's own service account, if it is in the job namespace.
+    own_account: Option<String>,
 }
 
 impl Ground {
@@ -40,13 +48,28 @@ impl Ground {
         let Connection { cluster, namespace } = args.connect().await?;
         let client = cluster.calls;
         let installation = Box::pin(Installation::read(&client, &namespace)).await;
+        let is_own = installation.job_namespace() == namespace;
+        let own_account = installation.account().filter(|_| is_own);
         let namespace = installation.job_namespace().to_owned();
         let shim = installation.shim(&client).await?;
         let mut config = installation.config.as_ref().map_err(|problem| anyhow!(problem.clone()))?.clone();
         if config.pods.operator_image.is_none() {
             config.pods.operator_image = installation.deployment().and_then(deployment::image);
         }
-        Ok(Self { client, namespace, config, shim })
+        let broker = installation.broker();
+        Ok(Self { client, namespace, config, shim, broker, own_account })
+    }
+
+    /// What the operator makes pods of.
+    pub(super) fn pods(&self) -> PodSettings {
+        let uses = self.config.pods.agent_credentials != Some(AgentCredentials::Secret);
+        let broker = self.broker.as_ref();
+        PodSettings {
+            broker: broker.filter(|_| uses).map(Broker::access),
+            broker_secrets: broker.iter().flat_map(|broker| bk_plan::broker::secrets(&broker.name)).collect(),
+            own_account: self.own_account.clone(),
+            ..super::pods(&self.config, self.shim.clone())
+        }
     }
 
     /// What the job refers to, as it is in the cluster.

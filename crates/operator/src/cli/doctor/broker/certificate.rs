@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::{ByteString, api::core::v1::Secret};
 
 use super::{CHECK, Facts};
-use crate::cli::doctor::{UNREADABLE, finding::Finding};
+use crate::cli::doctor::{UNREADABLE, checks::REINSTALL, finding::Finding};
 
 /// Who fills the Secret.
 const FILLED: &str = "see the operator's log: it fills the Secret";
@@ -37,7 +37,7 @@ fn sessions(facts: &Facts<'_>) -> Option<Finding> {
             let problem = format!(
                 "namespace {namespace} lacks the Secrets for sessions {missing}, so agents cannot register"
             );
-            Some(Finding::fail(CHECK, problem, "upgrade the chart"))
+            Some(Finding::fail(CHECK, problem, REINSTALL))
         }
     }
 }
@@ -48,7 +48,7 @@ fn of_secret(facts: &Facts<'_>, secret: Option<&Secret>, now: Timestamp) -> Opti
     let Some(secret) = secret else {
         let problem =
             format!("certificate: there is no Secret {namespace}/{name}, so agents cannot register");
-        return Some(Finding::fail(CHECK, problem, "upgrade the chart"));
+        return Some(Finding::fail(CHECK, problem, REINSTALL));
     };
     if text(secret, "tls.crt").is_none() {
         let problem =
@@ -85,7 +85,11 @@ fn trust(facts: &Facts<'_>, secret: Option<&Secret>) -> Option<Finding> {
         Ok(None) => {
             let problem =
                 format!("certificate: there is no ConfigMap {namespace}/{name}, so no job pod can start");
-            return Some(Finding::fail(CHECK, problem, "the operator makes it when it starts: see its log"));
+            return Some(Finding::fail(
+                CHECK,
+                problem,
+                "the operator makes it, and puts it back: see its log",
+            ));
         }
         Err(problem) => return Some(Finding::warn(CHECK, problem, UNREADABLE)),
     };
@@ -94,7 +98,7 @@ fn trust(facts: &Facts<'_>, secret: Option<&Secret>) -> Option<Finding> {
     let problem = format!(
         "certificate: ConfigMap {namespace}/{name} does not have the authority of the operator's, so agents do not trust it"
     );
-    let cure = "start the operator again: it puts the authority there when it starts";
+    let cure = "the operator puts it right within seconds: see its log if it does not";
     (!is_it).then(|| Finding::fail(CHECK, problem, cure))
 }
 

@@ -66,7 +66,7 @@ fn slice(is_ready: bool) -> EndpointSlice {
 }
 
 fn stuck(name: &str) -> BuildJob {
-    let condition = json!({"type": "Registered", "status": "False", "reason": "BrokerNotReached", "message": "",
+    let condition = json!({"type": "Registered", "status": "False", "reason": "AgentNotRegistered", "message": "",
         "lastTransitionTime": "2026-11-18T10:04:00Z"});
     sample::job(name, json!({"phase": "Running", "attempt": 0, "podName": name, "conditions": [condition]}))
 }
@@ -331,7 +331,7 @@ fn whether_there_is_one(
     #[case] expected: Result<&str, Option<Grade>>,
 ) {
     let installation = installation(args, "");
-    let broker = used(Broker::of(installation.deployment().unwrap()), credentials);
+    let broker = used(installation.broker(), credentials);
     let broker = broker.as_ref().map(|broker| broker.name.as_str());
     assert_eq!(broker.map_err(|finding| finding.as_ref().map(|finding| finding.grade)), expected);
 }
@@ -340,10 +340,12 @@ fn whether_there_is_one(
 fn permissions_depend_on_the_proof() {
     let broker = Broker { url: String::new(), name: "broker".to_owned() };
     let asked = |pod_config: &str| {
-        let all = broker.permissions(&installation(&[], pod_config));
+        let all = permissions(&broker, &installation(&[], pod_config));
         all.into_iter().filter_map(|one| one.resource).collect::<std::collections::BTreeSet<_>>()
     };
-    assert_eq!(asked("registrationProof: address"), ["pods", "secrets"].map(str::to_owned).into());
+    for without in ["registrationProof: address", "agentCredentials: secret"] {
+        assert_eq!(asked(without), ["pods", "secrets"].map(str::to_owned).into(), "{without}");
+    }
     assert_eq!(asked(""), ["pods", "secrets", "tokenreviews"].map(str::to_owned).into());
     assert_eq!(nodes(&[]), None);
     assert_eq!(nodes(&[ResourceAttributes::default()]).map(|finding| finding.grade), Some(Grade::Warn));
