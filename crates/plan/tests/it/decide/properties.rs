@@ -5,7 +5,9 @@ use bk_plan::{
     decide::Action,
     facts::{ContainerState, PodFacts},
     remote::{Remote, RemoteState},
+    verdicts::memory_exhausted,
 };
+use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use proptest::prelude::*;
 
@@ -212,8 +214,8 @@ proptest! {
         prop_assert_eq!((written.verdict, written.exit_status, written.finished_at), (None, None, None));
     }
 
-    /// Who cannot speak for an agent does not end its job, and who can does so only on a word that is younger than the end of the pod,
-    /// or a fresh one.
+    /// Who cannot speak for an agent does not end its job, and who can does so only on a word that is younger than the end of the pod, or
+    /// than that of a container which was killed for its memory, or on a fresh one.
     #[test]
     fn no_job_is_ended_for_an_agent_on_an_old_word(scene in any_scene()) {
         let ends = scene.decision().actions.iter().any(|action| matches!(action, Action::EndForAgent(_)));
@@ -222,9 +224,11 @@ proptest! {
         }
         let remote = scene.remote.expect("Buildkite has said something");
         prop_assert!(scene.observed().has_session && remote.state == RemoteState::Acquired);
-        let ended = scene.pod.as_ref().and_then(PodFacts::ended_at);
+        let is_young = |ended: Option<Timestamp>| ended.is_some_and(|ended| remote.asked_at > ended);
+        let of_pod = scene.pod.as_ref().and_then(PodFacts::ended_at);
+        let of_container = scene.pod.as_ref().and_then(memory_exhausted).and_then(|(_, ended)| ended);
         let is_fresh = scene.now.duration_since(remote.asked_at) < seconds(5);
-        prop_assert!(is_fresh || ended.is_some_and(|ended| remote.asked_at > ended), "{}", scene.decides());
+        prop_assert!(is_fresh || is_young(of_pod) || is_young(of_container), "{}", scene.decides());
     }
 
     /// When every deadline has passed and Buildkite says that nobody has the job, something is done about it.
