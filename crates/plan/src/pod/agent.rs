@@ -7,15 +7,18 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSel
 use super::{
     AGENT_CONTAINER, PodSettings, WORKSPACE, agent_config,
     git::Git,
-    registration, resources,
+    identity, registration, resources,
     shim::{self, Run},
     tags,
-    variables::{env, set_all},
+    variables::{env, literal, set_all},
 };
 
 /// What the agent hides in logs by default; a list given to it replaces its own.
 const REDACTED_VARS: &str = "*_PASSWORD,*_SECRET,*_TOKEN,*_PRIVATE_KEY,*_SSH_KEY,*_ACCESS_KEY,*_SECRET_KEY,\
                              *_CONNECTION_STRING,*_API_KEY";
+
+/// Root's home, which nobody else can read.
+const HOME: &str = "/root";
 
 const CONTAINER_COUNT: &str = "BUILDKITE_CONTAINER_COUNT";
 
@@ -38,7 +41,7 @@ pub(super) fn container(job: &BuildJob, attempt: u32, git: &Git, settings: &PodS
     }
 }
 
-/// Tells the agent which containers it waits for, and how long the pod may take to end.
+/// Tells the agent which containers it waits for, how long the pod may take to end, and where it is at home.
 pub(super) fn finish(
     agent: &mut Container,
     job: &BuildJob,
@@ -53,7 +56,12 @@ pub(super) fn finish(
     }
     let grace =
         spec.termination_grace_period_seconds.unwrap_or(settings.config.termination_grace_period_seconds);
+    let is_of_image = identity::user(agent, spec).is_none();
     let vars = agent.env.get_or_insert_default();
+    if is_of_image && !vars.iter().any(|var| var.name == "HOME") {
+        // The agent looks for its settings there. A user that the image does not know would be at home in the workspace.
+        vars.push(env("HOME", HOME));
+    }
     vars.retain(|var| var.name != CONTAINER_COUNT);
     vars.push(env(CONTAINER_COUNT, run.names.len().to_string()));
     for (name, value) in [
@@ -80,18 +88,18 @@ fn environment(job: &BuildkiteJob, name: &str, settings: &PodSettings) -> Vec<En
         vars.push(env("BUILDKITE_KUBERNETES_CONTAINER_START_TIMEOUT", "0s"));
     }
     vars.extend([
-        env("BUILDKITE_AGENT_TAGS", tags::of(job, settings).join(",")),
+        env("BUILDKITE_AGENT_TAGS", literal(&tags::of(job, settings).join(","))),
         from_field("BUILDKITE_K8S_NODE", "spec.nodeName"),
         from_field("BUILDKITE_K8S_NAMESPACE", "metadata.namespace"),
         from_field("BUILDKITE_K8S_SERVICE_ACCOUNT", "spec.serviceAccountName"),
         env("BUILDKITE_BUILD_PATH", format!("{WORKSPACE}/build")),
-        env("BUILDKITE_HOOKS_PATH", agent_config::hooks_path(&settings.config)),
+        env(agent_config::HOOKS, agent_config::hooks_path(&settings.config)),
         env("BUILDKITE_PLUGINS_PATH", agent_config::plugins_path(&settings.config)),
         env("BUILDKITE_SOCKETS_PATH", format!("{WORKSPACE}/sockets/agent")),
         env("BUILDKITE_SHELL", "/bin/sh -ec"),
         // An agent with one job has no use for a stream of pings.
         env("BUILDKITE_AGENT_PING_MODE", "poll-only"),
-        env("BUILDKITE_AGENT_ACQUIRE_JOB", &job.job_uuid),
+        env("BUILDKITE_AGENT_ACQUIRE_JOB", literal(&job.job_uuid)),
         redacted_vars(settings),
     ]);
     vars

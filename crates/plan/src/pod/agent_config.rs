@@ -10,8 +10,14 @@ use super::{WORKSPACE, mount, variables::env};
 
 const SIGNING_DIRECTORY: &str = "/buildkite/signing-jwks";
 const VERIFICATION_DIRECTORY: &str = "/buildkite/verification-jwks";
+const PLUGINS_VOLUME: &str = "buildkite-plugins";
 /// The key set's file where the configuration names none.
 const KEY_FILE: &str = "key";
+
+/// The variable with the directory where hooks are looked for.
+pub(super) const HOOKS: &str = "BUILDKITE_HOOKS_PATH";
+/// The variable with further such directories.
+pub(super) const MORE_HOOKS: &str = "BUILDKITE_ADDITIONAL_HOOKS_PATHS";
 
 /// What a container does, and so what it needs of the agent's things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +104,8 @@ fn settings(config: &AgentConfig) -> Vec<Setting> {
         same("BUILDKITE_TRACING_BACKEND", config.tracing_backend.clone()),
         same("BUILDKITE_TRACING_SERVICE_NAME", config.tracing_service_name.clone()),
         same("BUILDKITE_AGENT_DISABLE_WARNINGS_FOR", list(&config.disable_warnings_for)),
-        same("BUILDKITE_HOOKS_PATH", config.hooks_path.clone()),
-        same("BUILDKITE_ADDITIONAL_HOOKS_PATHS", list(&additional_hooks_paths(config))),
+        same(HOOKS, config.hooks_path.clone()),
+        same(MORE_HOOKS, list(&additional_hooks_paths(config))),
         same("BUILDKITE_PLUGINS_PATH", config.plugins_path.clone()),
         start("BUILDKITE_KUBERNETES_CONTAINER_START_TIMEOUT", config.container_start_timeout.clone()),
         start("BUILDKITE_AGENT_SIGNING_JWKS_FILE", signing_file),
@@ -142,14 +148,13 @@ fn additional_hooks_paths(config: &AgentConfig) -> Vec<String> {
 
 /// Has the agent look for hooks in one more directory.
 pub(super) fn add_hooks_path(vars: &mut Vec<EnvVar>, directory: &str) {
-    const PATHS: &str = "BUILDKITE_ADDITIONAL_HOOKS_PATHS";
-    match vars.iter_mut().find(|var| var.name == PATHS) {
+    match vars.iter_mut().find(|var| var.name == MORE_HOOKS) {
         Some(EnvVar { value: Some(paths), .. }) if !paths.is_empty() => {
             paths.push(',');
             paths.push_str(directory);
         }
-        Some(var) => *var = env(PATHS, directory),
-        None => vars.push(env(PATHS, directory)),
+        Some(var) => *var = env(MORE_HOOKS, directory),
+        None => vars.push(env(MORE_HOOKS, directory)),
     }
 }
 
@@ -174,6 +179,7 @@ fn key_directory(named: Option<&str>, directory: &str) -> String {
 struct Attached {
     volume: Volume,
     path: String,
+    read_only: Option<bool>,
     roles: &'static [Role],
 }
 
@@ -182,9 +188,11 @@ fn attached(config: &PodConfig) -> Vec<Attached> {
     const EVERYONE: &[Role] = &[Role::Agent, Role::Checkout, Role::Command];
     let Some(agent) = &config.agent_config else { return Vec::new() };
     let mut all = Vec::new();
+    // What the agent runs or goes by is not for jobs to change; plugins are put there by them.
     let mut add = |volume: &Volume, name: &str, path: String, roles| {
+        let read_only = (name != PLUGINS_VOLUME).then_some(true);
         let name = if volume.name.is_empty() { name.to_owned() } else { volume.name.clone() };
-        all.push(Attached { volume: Volume { name, ..volume.clone() }, path, roles });
+        all.push(Attached { volume: Volume { name, ..volume.clone() }, path, read_only, roles });
     };
     if let Some(volume) = &agent.hooks_volume {
         add(volume, "buildkite-hooks", hooks_path(config), EVERYONE);
@@ -193,7 +201,7 @@ fn attached(config: &PodConfig) -> Vec<Attached> {
         add(&hooks.volume, &format!("buildkite-hooks-{index}"), hooks.path.clone(), EVERYONE);
     }
     if let Some(volume) = &agent.plugins_volume {
-        add(volume, "buildkite-plugins", plugins_path(config), EVERYONE);
+        add(volume, PLUGINS_VOLUME, plugins_path(config), EVERYONE);
     }
     if let Some(volume) = &agent.signing_jwks_volume {
         let path = key_directory(agent.signing_jwks_file.as_deref(), SIGNING_DIRECTORY);
@@ -214,7 +222,7 @@ pub(super) fn volumes(config: &PodConfig) -> Vec<Volume> {
 /// The mounts of a container with this role.
 pub(super) fn mounts(config: &PodConfig, role: Role) -> Vec<VolumeMount> {
     let mine = attached(config).into_iter().filter(|attached| attached.roles.contains(&role));
-    mine.map(|attached| mount(&attached.volume.name, &attached.path, None)).collect()
+    mine.map(|attached| mount(&attached.volume.name, &attached.path, attached.read_only)).collect()
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ fn standalone_env(job: &BuildJob, settings: &PodSettings) -> Vec<EnvVar> {
         env("BUILDKITE_BIN_PATH", WORKSPACE),
         env("BUILDKITE_BUILD_PATH", format!("{WORKSPACE}/build")),
         env("BUILDKITE_BUILD_CHECKOUT_PATH", format!("{WORKSPACE}/build/buildkite")),
-        env("BUILDKITE_HOOKS_PATH", agent_config::hooks_path(&settings.config)),
+        env(agent_config::HOOKS, agent_config::hooks_path(&settings.config)),
         env("BUILDKITE_PLUGINS_PATH", agent_config::plugins_path(&settings.config)),
         env("BUILDKITE_SHELL", SHELL),
         agent::redacted_vars(settings),

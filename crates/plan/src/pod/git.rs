@@ -6,7 +6,12 @@ use bk_api::{
 };
 use k8s_openapi::api::core::v1::{EnvFromSource, EnvVar, Volume, VolumeMount};
 
-use super::{PodSettings, credentials::Credentials, mount, variables::env};
+use super::{
+    PodSettings,
+    credentials::Credentials,
+    mount,
+    variables::{env, literal},
+};
 use crate::plugin::KubernetesPlugin;
 
 /// Where mirrors are, unless somebody says otherwise.
@@ -20,6 +25,8 @@ pub(super) const COUNT: &str = "GIT_CONFIG_COUNT";
 #[derive(Debug, Default)]
 pub(super) struct Git {
     params: CheckoutParams,
+    /// The same for the agent's container: what the step says must not refer to what stands in that container's variables.
+    told: CheckoutParams,
     credentials: Credentials,
     env_from: Vec<EnvFromSource>,
 }
@@ -44,8 +51,9 @@ impl Git {
         env_from: &[EnvFromSource],
     ) -> Self {
         let params = merge(configured, step);
+        let told = merge(configured, &taken_literally(step));
         let credentials = credentials.with_store(params.git_credentials_secret.as_ref());
-        Self { params, credentials, env_from: env_from.to_vec() }
+        Self { params, told, credentials, env_from: env_from.to_vec() }
     }
 
     /// Whether nothing is checked out.
@@ -70,37 +78,15 @@ impl Git {
     /// Variables of `buildkite-agent start`, which tells every bootstrap.
     pub(super) fn start_env(&self) -> Vec<EnvVar> {
         let submodules =
-            self.params.no_submodules.map(|none| env("BUILDKITE_NO_GIT_SUBMODULES", none.to_string()));
-        self.flags().into_iter().chain(submodules).collect()
+            self.told.no_submodules.map(|none| env("BUILDKITE_NO_GIT_SUBMODULES", none.to_string()));
+        flags(&self.told).into_iter().chain(submodules).collect()
     }
 
     /// Variables of `buildkite-agent bootstrap`, where no agent tells it.
     pub(super) fn bootstrap_env(&self) -> Vec<EnvVar> {
         let submodules =
             self.params.no_submodules.map(|none| env("BUILDKITE_GIT_SUBMODULES", (!none).to_string()));
-        self.flags().into_iter().chain(submodules).collect()
-    }
-
-    fn flags(&self) -> Vec<EnvVar> {
-        let params = &self.params;
-        let config = &params.submodule_clone_config;
-        let mut flags = vec![
-            ("BUILDKITE_GIT_CHECKOUT_FLAGS", params.checkout_flags.clone()),
-            ("BUILDKITE_GIT_CLEAN_FLAGS", params.clean_flags.clone()),
-            ("BUILDKITE_GIT_CLONE_FLAGS", params.clone_flags.clone()),
-            ("BUILDKITE_GIT_FETCH_FLAGS", params.fetch_flags.clone()),
-            ("BUILDKITE_GIT_SUBMODULE_CLONE_CONFIG", (!config.is_empty()).then(|| config.join(","))),
-        ];
-        if let Some(mirrors) = &params.git_mirrors {
-            let timeout = mirrors.lock_timeout.filter(|seconds| *seconds > 0);
-            flags.extend([
-                ("BUILDKITE_GIT_MIRRORS_PATH", self.mirrors_path()),
-                ("BUILDKITE_GIT_CLONE_MIRROR_FLAGS", mirrors.clone_flags.clone()),
-                ("BUILDKITE_GIT_MIRRORS_LOCK_TIMEOUT", timeout.map(|seconds| seconds.to_string())),
-                ("BUILDKITE_GIT_MIRRORS_SKIP_UPDATE", mirrors.skip_update.map(|skip| skip.to_string())),
-            ]);
-        }
-        flags.into_iter().filter_map(|(name, value)| Some(env(name, value?))).collect()
+        flags(&self.params).into_iter().chain(submodules).collect()
     }
 
     /// Flags with which the agent clones, if anybody says.
@@ -110,14 +96,7 @@ impl Git {
 
     /// Whether the agent keeps mirrors of its own.
     pub(super) fn has_mirrors(&self) -> bool {
-        self.mirrors_path().is_some()
-    }
-
-    /// Where mirrors are, if there are any. A volume is there to be used, also if nobody says where.
-    fn mirrors_path(&self) -> Option<String> {
-        let mirrors = self.params.git_mirrors.as_ref()?;
-        let default = || mirrors.volume.as_ref().map(|_| MIRRORS_DIRECTORY.to_owned());
-        mirrors.path.clone().or_else(default)
+        mirrors_path(&self.params).is_some()
     }
 
     fn mirrors_volume(&self) -> Option<Volume> {
@@ -144,12 +123,58 @@ impl Git {
     }
 
     fn mirrors_mount(&self, read_only: Option<bool>) -> Option<VolumeMount> {
-        Some(mount(&self.mirrors_volume()?.name, &self.mirrors_path()?, read_only))
+        Some(mount(&self.mirrors_volume()?.name, &mirrors_path(&self.params)?, read_only))
     }
 
     /// ConfigMaps and Secrets whose entries are variables of the container that checks out.
     pub(super) fn env_from(&self) -> Vec<EnvFromSource> {
         self.params.env_from.iter().chain(&self.env_from).cloned().collect()
+    }
+}
+
+fn flags(params: &CheckoutParams) -> Vec<EnvVar> {
+    let config = &params.submodule_clone_config;
+    let mut flags = vec![
+        ("BUILDKITE_GIT_CHECKOUT_FLAGS", params.checkout_flags.clone()),
+        ("BUILDKITE_GIT_CLEAN_FLAGS", params.clean_flags.clone()),
+        ("BUILDKITE_GIT_CLONE_FLAGS", params.clone_flags.clone()),
+        ("BUILDKITE_GIT_FETCH_FLAGS", params.fetch_flags.clone()),
+        ("BUILDKITE_GIT_SUBMODULE_CLONE_CONFIG", (!config.is_empty()).then(|| config.join(","))),
+    ];
+    if let Some(mirrors) = &params.git_mirrors {
+        let timeout = mirrors.lock_timeout.filter(|seconds| *seconds > 0);
+        flags.extend([
+            ("BUILDKITE_GIT_MIRRORS_PATH", mirrors_path(params)),
+            ("BUILDKITE_GIT_CLONE_MIRROR_FLAGS", mirrors.clone_flags.clone()),
+            ("BUILDKITE_GIT_MIRRORS_LOCK_TIMEOUT", timeout.map(|seconds| seconds.to_string())),
+            ("BUILDKITE_GIT_MIRRORS_SKIP_UPDATE", mirrors.skip_update.map(|skip| skip.to_string())),
+        ]);
+    }
+    flags.into_iter().filter_map(|(name, value)| Some(env(name, value?))).collect()
+}
+
+/// Where mirrors are, if there are any. A volume is there to be used, also if nobody says where.
+fn mirrors_path(params: &CheckoutParams) -> Option<String> {
+    let mirrors = params.git_mirrors.as_ref()?;
+    let default = || mirrors.volume.as_ref().map(|_| MIRRORS_DIRECTORY.to_owned());
+    mirrors.path.clone().or_else(default)
+}
+
+/// The same parameters with every text such that Kubernetes leaves it as it is.
+fn taken_literally(params: &CheckoutParams) -> CheckoutParams {
+    let text = |text: &Option<String>| text.as_deref().map(literal);
+    CheckoutParams {
+        checkout_flags: text(&params.checkout_flags),
+        clean_flags: text(&params.clean_flags),
+        clone_flags: text(&params.clone_flags),
+        fetch_flags: text(&params.fetch_flags),
+        submodule_clone_config: params.submodule_clone_config.iter().map(|entry| literal(entry)).collect(),
+        git_mirrors: params.git_mirrors.as_ref().map(|mirrors| GitMirrors {
+            path: text(&mirrors.path),
+            clone_flags: text(&mirrors.clone_flags),
+            ..mirrors.clone()
+        }),
+        ..params.clone()
     }
 }
 

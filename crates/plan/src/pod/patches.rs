@@ -7,8 +7,8 @@ use k8s_openapi::api::core::v1::{Container, PodSpec};
 use serde_json::{Map, Value};
 
 use super::{
-    AGENT_CONTAINER, CHECKOUT_CONTAINER, Draft, NEVER, PodSettings, RenderError, delivery::COPY_AGENT,
-    exporters, image_check, mirror::REPO_MIRROR, secrecy, strict,
+    AGENT_CONTAINER, CHECKOUT_CONTAINER, Draft, NEVER, PodSettings, RenderError, agent_config,
+    delivery::COPY_AGENT, exporters, holdings::Holdings, image_check, mirror::REPO_MIRROR, secrecy, strict,
 };
 use crate::{plugin::KubernetesPlugin, strategic_merge};
 
@@ -23,6 +23,12 @@ pub(super) fn apply(
     settings: &PodSettings,
 ) -> Result<(), RenderError> {
     let unsafe_commands = settings.config.allow_unsafe_command_patches;
+    let registers = job.spec.buildkite.is_some();
+    let plugins = agent_config::plugins_path(&settings.config);
+    let holdings = |draft: &Draft| Holdings::of(&draft.spec, draft.workspace.volume_name(), &plugins);
+    if registers {
+        holdings(draft).check_writers(&Holdings::default())?;
+    }
     if let Some(patch) = &settings.config.pod_spec_patch {
         Patch { content: patch, path: "pod_config.podSpecPatch", unsafe_commands, trusted: true }
             .apply(draft)?;
@@ -34,7 +40,11 @@ pub(super) fn apply(
     }
     if let Some(patch) = &plugin.pod_spec_patch {
         let path = "spec.kubernetes.podSpecPatch";
+        let before = holdings(draft);
         Patch { content: patch, path, unsafe_commands, trusted: unsafe_commands }.apply(draft)?;
+        if registers && !unsafe_commands {
+            holdings(draft).check(&before, path)?;
+        }
     }
     Ok(())
 }

@@ -8,11 +8,11 @@ use bk_api::{
     config::{RegistrationProof, TOKEN_KEY},
 };
 use k8s_openapi::api::core::v1::{
-    ConfigMapVolumeSource, EnvVar, EnvVarSource, ProjectedVolumeSource, SecretKeySelector,
+    ConfigMapVolumeSource, EnvVar, EnvVarSource, PodSpec, ProjectedVolumeSource, SecretKeySelector,
     ServiceAccountTokenProjection, Volume, VolumeMount, VolumeProjection,
 };
 
-use super::{BrokerAccess, PodSettings, mount, variables::env};
+use super::{AGENT_CONTAINER, BrokerAccess, PodSettings, mount, variables::env};
 use crate::broker::Ticket;
 
 /// Whom the service account token of a pod is for: nobody but the broker accepts it.
@@ -74,6 +74,15 @@ pub(super) fn agent_token(settings: &PodSettings) -> EnvVar {
         value: None,
         value_from: Some(EnvVarSource { secret_key_ref, ..EnvVarSource::default() }),
     }
+}
+
+/// Puts the token behind all other variables of a finished pod's agent: Kubernetes replaces `$(NAME)` by what stands before, and some of
+/// them a step has written.
+pub(super) fn hide_token(spec: &mut PodSpec) {
+    let agents = spec.containers.iter_mut().filter(|container| container.name == AGENT_CONTAINER);
+    agents
+        .filter_map(|agent| agent.env.as_mut())
+        .for_each(|vars| vars.sort_by_key(|var| var.name == TOKEN_KEY));
 }
 
 /// The volumes that the agent needs to register, each with its mount.

@@ -4,7 +4,10 @@ use bk_api::BuildJob;
 use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, EnvVar, PodSpec, Volume, VolumeMount};
 use serde_json::Value;
 
-use super::{PodSettings, RenderError, WORKSPACE, container_path, strict, variables::env};
+use super::{
+    PodSettings, RenderError, WORKSPACE, container_path, strict,
+    variables::{env, literal},
+};
 
 const VOLUME: &str = "workspace";
 
@@ -55,6 +58,11 @@ impl Workspace {
             ..VolumeMount::default()
         };
         Ok(Self { volume, mount, variables })
+    }
+
+    /// The volume's name.
+    pub(super) fn volume_name(&self) -> &str {
+        &self.mount.name
     }
 
     /// Adds the volume to the pod.
@@ -139,7 +147,7 @@ fn variables(expression: &str, place: &str, job: &BuildJob) -> Result<Vec<EnvVar
             problem: format!("there is no variable `{name}`; known: {}", KNOWN.join(", ")),
         })?;
         if !variables.iter().any(|var: &EnvVar| var.name == name) {
-            variables.push(env(name, value));
+            variables.push(env(name, literal(&value)));
         }
     }
     Ok(variables)

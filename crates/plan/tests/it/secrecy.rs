@@ -1,7 +1,6 @@
 //! Nobody who writes a step, a BuildEnvironment or a PodTemplate gets at the operator's tokens.
 
 use bk_plan::{
-    broker::session::secret_names,
     pod::{PodSettings, render},
     surroundings::Surroundings,
 };
@@ -166,7 +165,7 @@ fn the_brokers_secrets_are_not_for_jobs(#[case] secret: &str) {
     let spec = format!(
         "kubernetes: {{ podSpec: {{ volumes: [{{ name: t, secret: {{ secretName: {secret} }} }}] }} }}"
     );
-    let broker_secrets = [broker().name].into_iter().chain(secret_names("broker")).collect();
+    let broker_secrets = bk_plan::broker::secrets(&broker().name).collect();
     // Also if agents do not register there: what is in them may be from before.
     let settings = PodSettings { broker_secrets, ..pod_settings() };
     let refused = refusal(&spec, &settings).expect("it is refused");

@@ -1,0 +1,75 @@
+//! What the agent's container has mounted: hooks that it runs, keys and certificates that it goes by. Nobody who writes a step, a
+//! BuildEnvironment or a PodTemplate changes these volumes, or has them mounted so that a job could write to them.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::api::core::v1::{PodSpec, Volume, VolumeMount};
+
+use super::{AGENT_CONTAINER, RenderError, container_path};
+
+/// The volumes of a draft that are the agent's, and who may write to them.
+#[derive(Debug, Default)]
+pub(super) struct Holdings {
+    volumes: Vec<Volume>,
+    /// Containers, each with the path at which it may.
+    writers: BTreeSet<(String, String)>,
+}
+
+impl Holdings {
+    /// Those of a draft. The volume `workspace` is everybody's, and so is what is mounted at `plugins`: the agent runs nothing there.
+    pub(super) fn of(spec: &PodSpec, workspace: &str, plugins: &str) -> Self {
+        let agents = spec.containers.iter().filter(|container| container.name == AGENT_CONTAINER);
+        let mounts = agents.flat_map(|agent| agent.volume_mounts.iter().flatten());
+        let own = mounts.filter(|mount| mount.name != workspace && mount.mount_path != plugins);
+        let names: BTreeSet<&str> = own.map(|mount| mount.name.as_str()).collect();
+        let volumes = spec.volumes.iter().flatten().filter(|volume| names.contains(volume.name.as_str()));
+        let volumes: Vec<Volume> = volumes.cloned().collect();
+        let is_writable = |mount: &&VolumeMount| {
+            mount.read_only != Some(true)
+                && volumes.iter().any(|volume| volume.name == mount.name && !is_read_only(volume))
+        };
+        let others = spec.init_containers.iter().flatten().chain(&spec.containers);
+        let writers = others.filter(|container| container.name != AGENT_CONTAINER).flat_map(|container| {
+            let writable = container.volume_mounts.iter().flatten().filter(is_writable);
+            writable.map(|mount| (container.name.clone(), mount.mount_path.clone()))
+        });
+        Self { writers: writers.collect(), volumes }
+    }
+
+    /// Refuses what was made of them since `before`, at `path`, by somebody who is not the administrator.
+    pub(super) fn check(&self, before: &Self, path: &str) -> Result<(), RenderError> {
+        if self.volumes != before.volumes {
+            return Err(RenderError {
+                path: format!("{path}.volumes"),
+                problem:
+                    "a step may not change the volumes of `agent`, which runs and trusts what is in them; \
+                          `pod_config.podSpecPatch` may"
+                        .to_owned(),
+            });
+        }
+        self.check_writers(before)
+    }
+
+    /// Refuses containers that may write to them and could not `before`.
+    pub(super) fn check_writers(&self, before: &Self) -> Result<(), RenderError> {
+        self.writers.difference(&before.writers).next().map_or(Ok(()), |(container, at)| {
+            Err(RenderError {
+                path: format!("{}.volumeMounts[{at}]", container_path(container)),
+                problem: "the volume is one of `agent`, which runs and trusts what is in it; mount it with \
+                          `readOnly: true`"
+                    .to_owned(),
+            })
+        })
+    }
+}
+
+/// Whether a volume is read-only wherever it is mounted.
+fn is_read_only(volume: &Volume) -> bool {
+    let claim = volume.persistent_volume_claim.as_ref();
+    volume.config_map.is_some()
+        || volume.secret.is_some()
+        || volume.projected.is_some()
+        || volume.downward_api.is_some()
+        || volume.image.is_some()
+        || claim.is_some_and(|claim| claim.read_only == Some(true))
+}
