@@ -56,6 +56,8 @@ pub struct Job {
     pub job_state: String,
     /// The command's exit status.
     pub exit_status: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<String>,
     /// Why it was ended from outside.
     pub signal_reason: Option<String>,
     /// Whether its failure does not count.

@@ -3,7 +3,13 @@
 use anyhow::{Context, Result};
 use bk_api::Phase;
 use bk_e2e::{
-    Run, World, agent::Broker, buildkite::Job, eventually, node::PlayedNode, run::PROMPT, scenario,
+    Run, World,
+    agent::{Broker, PlayedAgent},
+    buildkite::Job,
+    eventually,
+    node::PlayedNode,
+    run::PROMPT,
+    scenario,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
@@ -66,7 +72,7 @@ async fn a_job_whose_agent_dies_is_ended_at_once_and_tried_again(#[case] blow: B
 }
 
 /// A job that runs on a node that the test plays, as its agent, which falls silent.
-async fn running_on<'a>(world: &'a World, node: &PlayedNode) -> Result<(Run<'a>, Pod)> {
+async fn running_on<'a>(world: &'a World, node: &PlayedNode) -> Result<(Run<'a>, Pod, PlayedAgent)> {
     let spec = format!("{}, containers: [{{image: any, command: ['true']}}]", node.selection());
     let run = world.submit(&format!("{{plugins: [{{kubernetes: {{podSpec: {{{spec}}}}}}}]}}")).await?;
     let pod = node.placed(&run).await?;
@@ -76,7 +82,7 @@ async fn running_on<'a>(world: &'a World, node: &PlayedNode) -> Result<(Run<'a>,
     agent.connect().await?;
     agent.take(run.id).await?;
     run.status("running", |status| status.phase == Phase::Running).await?;
-    Ok((run, pod))
+    Ok((run, pod, agent))
 }
 
 fn assert_agent_stopped(job: &Job) {
@@ -89,7 +95,7 @@ async fn a_job_whose_node_is_deleted_is_ended_and_not_run_again() {
     scenario(async |world| {
         let node = PlayedNode::create(&world.cluster).await?;
         let _operator = world.process().await?;
-        let (run, _pod) = running_on(world, &node).await?;
+        let (run, _pod, _agent) = running_on(world, &node).await?;
         let deleted = Timestamp::now();
         node.remove().await?;
         let job = world.buildkite.ended(run.id).await?;
@@ -113,7 +119,7 @@ async fn a_job_leaves_a_node_that_is_about_to_go() {
         world.cluster.configure("pod_config", "nodeLeaving: interrupt").await?;
         let node = PlayedNode::create(&world.cluster).await?;
         let _operator = world.process().await?;
-        let (run, pod) = running_on(world, &node).await?;
+        let (run, pod, _agent) = running_on(world, &node).await?;
         node.taint("karpenter.sh/disrupted", "NoSchedule").await?;
         eventually("its pod is evicted", async || {
             Ok(run.pods().iter().any(|pod| pod.metadata.deletion_timestamp.is_some()).then_some(()))
@@ -128,20 +134,23 @@ async fn a_job_leaves_a_node_that_is_about_to_go() {
     .await;
 }
 
-/// The last word is the agent's if it has spoken: what comes second changes nothing.
+/// The last word is the agent's if it has spoken, also while nobody listens: what comes second changes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_its_agent_has_ended_stays_as_it_is() {
     scenario(async |world| {
-        let _operator = world.operator().await?;
-        let run = world.submit("{command: ./hello.sh}").await?;
-        let job = world.buildkite.ended(run.id).await?;
-        let pod = run.pod(1).await?.metadata.name.context("it has a name")?;
-        // It may be gone already.
-        drop(world.cluster.try_kubectl(&["delete", "pod", &pod, "--force", "--grace-period=0"], None)?);
-        world.cluster.no_pods().await?;
-        let later = world.buildkite.job(run.id).await?;
-        assert_eq!((later.exit_status, later.signal_reason), (Some(0), None), "{job:?}");
-        Ok(())
+        let node = PlayedNode::create(&world.cluster).await?;
+        let mut operator = world.process().await?;
+        let (run, pod, agent) = running_on(world, &node).await?;
+        operator.kill()?;
+        // It does not live to say goodbye.
+        agent.finish(run.id, 0).await?;
+        node.let_go(&pod).await?;
+        let _operator = world.process().await?;
+        let end = run.end().await?;
+        assert_eq!((end.job.exit_status, end.job.signal_reason.as_deref()), (Some(0), None), "{end:?}");
+        assert_eq!((end.status.phase, &end.status.verdict), (Phase::Succeeded, &None), "{end:?}");
+        assert_eq!((end.detail.as_str(), end.pods.len()), ("", 1), "nobody is told of a loss: {end:?}");
+        node.remove().await
     })
     .await;
 }
