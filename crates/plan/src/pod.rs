@@ -349,7 +349,7 @@ fn finish(
     )?;
     name_service_account(&mut spec);
     exporters::add(&mut spec, job, pod_name, &run, &workspace, delivery, settings)?;
-    patches::apply_late(&mut spec, &late)?;
+    patches::apply_late(&mut spec, &late, job, &workspace, settings)?;
     hooks::settle(&mut spec);
     registration::hide_token(&mut spec);
     references::settle_mounts(&mut spec)?;

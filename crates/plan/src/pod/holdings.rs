@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::api::core::v1::{PodSpec, Volume, VolumeMount};
 
-use super::{AGENT_CONTAINER, RenderError, container_path};
+use super::{AGENT_CONTAINER, RenderError};
 
 /// The volumes of a draft that are the agent's, and who may write to them.
 #[derive(Debug, Default)]
 pub(super) struct Holdings {
     volumes: Vec<Volume>,
-    /// Containers, each with the path at which it may.
-    writers: BTreeSet<(String, String)>,
+    /// The mounts by which containers may, as paths of the pod.
+    writers: BTreeSet<String>,
 }
 
 impl Holdings {
@@ -28,10 +28,17 @@ impl Holdings {
             mount.read_only != Some(true)
                 && volumes.iter().any(|volume| volume.name == mount.name && !is_read_only(volume))
         };
-        let others = spec.init_containers.iter().flatten().chain(&spec.containers);
-        let writers = others.filter(|container| container.name != AGENT_CONTAINER).flat_map(|container| {
+        let lists =
+            [("initContainers", spec.init_containers.as_deref()), ("containers", Some(&*spec.containers))];
+        let containers = lists.into_iter().flat_map(|(list, containers)| {
+            containers.into_iter().flatten().map(move |container| (list, container))
+        });
+        let others = containers.filter(|(_, container)| container.name != AGENT_CONTAINER);
+        let writers = others.flat_map(|(list, container)| {
             let writable = container.volume_mounts.iter().flatten().filter(is_writable);
-            writable.map(|mount| (container.name.clone(), mount.mount_path.clone()))
+            writable.map(move |mount| {
+                format!("pod.spec.{list}[{}].volumeMounts[{}]", container.name, mount.mount_path)
+            })
         });
         Self { writers: writers.collect(), volumes }
     }
@@ -52,9 +59,9 @@ impl Holdings {
 
     /// Refuses containers that may write to them and could not `before`.
     pub(super) fn check_writers(&self, before: &Self) -> Result<(), RenderError> {
-        self.writers.difference(&before.writers).next().map_or(Ok(()), |(container, at)| {
+        self.writers.difference(&before.writers).next().map_or(Ok(()), |path| {
             Err(RenderError {
-                path: format!("{}.volumeMounts[{at}]", container_path(container)),
+                path: path.clone(),
                 problem: "the volume is one of `agent`, which runs and trusts what is in it; mount it with \
                           `readOnly: true`"
                     .to_owned(),

@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::{
     AGENT_CONTAINER, CHECKOUT_CONTAINER, Draft, NEVER, PodSettings, RenderError, agent_config,
     delivery::COPY_AGENT, exporters, holdings::Holdings, image_check, mirror::REPO_MIRROR, secrecy, strict,
+    workspace::Workspace,
 };
 use crate::{plugin::KubernetesPlugin, strategic_merge};
 
@@ -23,11 +24,9 @@ pub(super) fn apply(
     settings: &PodSettings,
 ) -> Result<(), RenderError> {
     let unsafe_commands = settings.config.allow_unsafe_command_patches;
-    let registers = job.spec.buildkite.is_some();
-    let plugins = agent_config::plugins_path(&settings.config);
-    let holdings = |draft: &Draft| Holdings::of(&draft.spec, draft.workspace.volume_name(), &plugins);
-    if registers {
-        holdings(draft).check_writers(&Holdings::default())?;
+    let guard = Guard::of(job, draft.workspace.volume_name(), settings);
+    if let Some(guard) = &guard {
+        guard.holdings(&draft.spec).check_writers(&Holdings::default())?;
     }
     if let Some(patch) = &settings.config.pod_spec_patch {
         Patch { content: patch, path: "pod_config.podSpecPatch", unsafe_commands, trusted: true }
@@ -39,28 +38,63 @@ pub(super) fn apply(
         of_commands.for_each(|container| container.image = Some(image.clone()));
     }
     if let Some(patch) = &plugin.pod_spec_patch {
-        let path = "spec.kubernetes.podSpecPatch";
-        let before = holdings(draft);
-        Patch { content: patch, path, unsafe_commands, trusted: unsafe_commands }.apply(draft)?;
-        if registers && !unsafe_commands {
-            holdings(draft).check(&before, path)?;
+        let patch = Patch {
+            content: patch,
+            path: "spec.kubernetes.podSpecPatch",
+            unsafe_commands,
+            trusted: unsafe_commands,
+        };
+        let before = guard.filter(|_| !patch.trusted).map(|guard| (guard.holdings(&draft.spec), guard));
+        patch.apply(draft)?;
+        if let Some((before, guard)) = before {
+            guard.holdings(&draft.spec).check(&before, patch.path)?;
         }
     }
     Ok(())
+}
+
+/// Tells what of a pod is its agent's.
+struct Guard {
+    workspace: String,
+    plugins: String,
+}
+
+impl Guard {
+    /// None for a job whose agent has nothing to keep to itself.
+    fn of(job: &BuildJob, workspace: &str, settings: &PodSettings) -> Option<Self> {
+        let plugins = || agent_config::plugins_path(&settings.config);
+        job.spec.buildkite.as_ref().map(|_| Self { workspace: workspace.to_owned(), plugins: plugins() })
+    }
+
+    fn holdings(&self, spec: &PodSpec) -> Holdings {
+        Holdings::of(spec, &self.workspace, &self.plugins)
+    }
 }
 
 /// A patch of a container that the draft does not have.
 pub(super) struct Late {
     patch: Map<String, Value>,
     path: String,
+    trusted: bool,
 }
 
 /// Applies what waits for containers that are made when the others are settled: checks of their images, and exporters.
-pub(super) fn apply_late(spec: &mut PodSpec, late: &[Late]) -> Result<(), RenderError> {
-    for Late { patch, path: origin } in late {
+pub(super) fn apply_late(
+    spec: &mut PodSpec,
+    late: &[Late],
+    job: &BuildJob,
+    workspace: &Workspace,
+    settings: &PodSettings,
+) -> Result<(), RenderError> {
+    let guard = Guard::of(job, workspace.volume_name(), settings);
+    for Late { patch, path: origin, trusted } in late {
         let named = patch.values().filter_map(|entries| entries.get(0)).map(name);
         if named.into_iter().all(|name| all_containers(spec).any(|container| container.name == name)) {
+            let before = guard.as_ref().filter(|_| !trusted).map(|guard| (guard.holdings(spec), guard));
             merge(spec, patch, origin)?;
+            if let Some((before, guard)) = before {
+                guard.holdings(spec).check(&before, origin)?;
+            }
         }
     }
     Ok(())
@@ -92,6 +126,7 @@ impl Patch<'_> {
                 draft.late.extend(absent.into_iter().map(|entry| Late {
                     patch: Map::from_iter([(list.to_owned(), Value::Array(vec![entry]))]),
                     path: self.path.to_owned(),
+                    trusted: self.trusted,
                 }));
             }
         }

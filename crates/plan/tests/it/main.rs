@@ -8,6 +8,7 @@ mod decisions;
 mod environment;
 mod facts;
 mod fixtures;
+mod holdings;
 mod plugin;
 mod pod;
 mod registration_wait;
