@@ -3,6 +3,7 @@
 //!
 //! - [`stage`]: a namespace, a Buildkite and nodes for one measurement
 //! - [`command`]: how a controller is started
+//! - [`front`]: TLS before a Buildkite
 //! - [`pods`], [`calls`], [`meter`]: what is seen of it
 //! - [`agents`]: the agents of pods that only seem to run
 
@@ -11,6 +12,7 @@ mod broker;
 mod calls;
 mod cold_start;
 mod command;
+mod front;
 mod idle;
 mod kubelet;
 mod latency;

@@ -1,23 +1,16 @@
 //! An admission webhook that refuses every pod of the test's namespace, served by the test over TLS.
 
-use std::{fs, io, net::SocketAddr, process::Command, sync::Arc};
+use std::{io, net::SocketAddr};
 
-use anyhow::{Result, ensure};
+use anyhow::Result;
 use axum::{Json, Router, routing::post, serve::Listener};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
-use tokio_rustls::{
-    TlsAcceptor,
-    rustls::{
-        ServerConfig,
-        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    },
-    server::TlsStream,
-};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::World;
+use crate::{World, tls::Identity};
 
 /// A running webhook. It is the cluster's: [`Webhook::remove`] it.
 pub struct Webhook<'a> {
@@ -29,23 +22,8 @@ impl<'a> Webhook<'a> {
     /// Refuses pods from now on, in these words.
     pub async fn refuse_pods(world: &'a World, words: &'static str) -> Result<Self> {
         let host = world.environment.host;
-        let (certificate, key) =
-            (world.directory().join("webhook.crt"), world.directory().join("webhook.key"));
-        let made = Command::new("openssl")
-            .args(["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"])
-            .args(["-days", "1", "-subj", "/CN=webhook", "-addext", &format!("subjectAltName=IP:{host}")])
-            .arg("-keyout")
-            .arg(&key)
-            .arg("-out")
-            .arg(&certificate)
-            .output()?;
-        ensure!(made.status.success(), "openssl: {}", String::from_utf8_lossy(&made.stderr));
-        let identity = CertificateDer::pem_file_iter(&certificate)?.collect::<Result<Vec<_>, _>>()?;
-        let config = ServerConfig::builder()
-            .with_no_client_auth()
-            .with_single_cert(identity, PrivateKeyDer::from_pem_file(&key)?)?;
-        let listener =
-            Tls { tcp: TcpListener::bind((host, 0)).await?, acceptor: TlsAcceptor::from(Arc::new(config)) };
+        let Identity { certificate, acceptor } = Identity::at(host)?;
+        let listener = Tls { tcp: TcpListener::bind((host, 0)).await?, acceptor };
         let url = format!("https://{}/", listener.tcp.local_addr()?);
         let router = Router::new().route("/", post(async move |Json(review)| refuse(&review, words)));
         let stop = CancellationToken::new();
@@ -56,7 +34,7 @@ impl<'a> Webhook<'a> {
             "metadata": { "name": namespace },
             "webhooks": [{
                 "name": "pods.e2e.test", "admissionReviewVersions": ["v1"], "sideEffects": "None",
-                "clientConfig": { "url": url, "caBundle": STANDARD.encode(fs::read(&certificate)?) },
+                "clientConfig": { "url": url, "caBundle": STANDARD.encode(certificate) },
                 "namespaceSelector": { "matchLabels": { "kubernetes.io/metadata.name": namespace } },
                 "rules": [{ "apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"] }],
             }],

@@ -20,6 +20,10 @@ const PAUSES: [Duration; 3] =
 /// What the broker may add to a job, in the middle.
 const TARGET: f64 = 20.0;
 
+/// Has agents trust their Buildkite.
+const TRUST: &str = "{ volumes: [{ name: bench-authority, configMap: { name: bench-authority } }], containers: [{ name: agent, \
+                     volumeMounts: [{ name: bench-authority, mountPath: /etc/ssl/certs/bench.crt, subPath: ca.crt }] }] }";
+
 /// An operator and a Buildkite of its own, whose agents register one way.
 struct Side {
     name: &'static str,
@@ -27,6 +31,13 @@ struct Side {
     controller: Controller,
     begun: Timestamp,
     jobs: Vec<Job>,
+}
+
+/// Puts what agents have to trust where [`TRUST`] mounts it from.
+fn trust(stage: &Stage) -> Result<()> {
+    let Some(front) = &stage.front else { return Ok(()) };
+    let file = format!("--from-file=ca.crt={}", front.authority().display());
+    stage.world.cluster.kubectl(&["create", "configmap", "bench-authority", &file], None).map(drop)
 }
 
 /// How long the jobs of a side took.
@@ -67,15 +78,15 @@ pub(super) async fn run(setup: &Setup, command: &Command) -> Result<Vec<Line>> {
     let (before, after) = (with_token.times()?, by_broker.times()?);
     let mut lines = with_token.lines(&before).await?;
     lines.extend(by_broker.lines(&after).await?);
-    for (name, before, after, has_target) in [
-        ("scheduled → agent has the job", &before.acquired, &after.acquired, true),
-        ("scheduled → finished", &before.finished, &after.finished, true),
-        ("pod created → agent has the job", &before.from_pod, &after.from_pod, false),
+    for (name, before, after) in [
+        ("scheduled → agent has the job", &before.acquired, &after.acquired),
+        ("scheduled → finished", &before.finished, &after.finished),
+        ("pod created → agent has the job", &before.from_pod, &after.from_pod),
     ] {
         let [before, after] = [before, after].map(|times| spread(times.clone()).1.as_secs_f64());
         let added = (after - before) * 1000.0;
         let line = Line::value(format!("added: {name}"), format!("{added:+.1} ms"));
-        lines.push(if has_target { line.with_target("<= 20 ms", added <= TARGET) } else { line });
+        lines.push(line.with_target("<= 20 ms", added <= TARGET));
     }
     for side in &sides {
         side.stage.strike().await?;
@@ -85,8 +96,10 @@ pub(super) async fn run(setup: &Setup, command: &Command) -> Result<Vec<Line>> {
 
 impl Side {
     async fn set(setup: &Setup, command: &Command, name: &'static str, credentials: &str) -> Result<Self> {
-        let stage = Stage::set(setup).await?;
-        let config = format!("agentCredentials: {credentials}");
+        let mut stage = Stage::set(setup).await?;
+        stage.secure().await?;
+        trust(&stage)?;
+        let config = format!("{{ agentCredentials: {credentials}, podSpecPatch: {TRUST} }}");
         stage.world.cluster.configure("pod_config", &config).await?;
         let command = command.with(&stage.world.broker_flags().join(" "));
         let controller = stage.start(&command, 1).await?;

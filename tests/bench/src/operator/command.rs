@@ -75,11 +75,15 @@ impl Command {
         let log = world.directory().join(format!("controller-{}.log", Uuid::new_v4()));
         let file = File::create(&log)?;
         let started = Timestamp::now();
-        let child = std::process::Command::new("sh")
+        let mut shell = std::process::Command::new("sh");
+        if let Some(front) = &stage.front {
+            shell.env("SSL_CERT_FILE", front.authority()).env_remove("SSL_CERT_DIR");
+        }
+        let child = shell
             .args(["-c", &format!("exec {}", self.line)])
             .env("KUBECONFIG", &kubeconfig)
             .env("BENCH_NAMESPACE", &world.cluster.namespace)
-            .env("BENCH_ENDPOINT", world.buildkite.endpoint())
+            .env("BENCH_ENDPOINT", stage.endpoint())
             .env("BENCH_TOKEN", &world.buildkite.agent_token)
             .env("BENCH_QUEUE", QUEUE)
             .env("BENCH_MAX_IN_FLIGHT", max_in_flight.to_string())

@@ -25,6 +25,7 @@ use super::NODES;
 use super::agents::Agents;
 use super::calls::{self, Call};
 use super::command::{Command, Controller};
+use super::front::Front;
 use super::meter::{Meter, Processes};
 use super::pods::Pods;
 use crate::figures;
@@ -103,6 +104,8 @@ impl Goal {
 pub(super) struct Stage {
     pub(super) world: World,
     pub(super) pods: Pods,
+    /// A way to its Buildkite by TLS, if there is one.
+    pub(super) front: Option<Front>,
     server: Server,
     directory: TempDir,
     components: Processes,
@@ -127,7 +130,21 @@ impl Stage {
         let world = World::around(environment, buildkite).await?;
         let api = Api::namespaced(world.cluster.client.clone(), &world.cluster.namespace);
         let pods = Pods::watch(api).await?;
-        Ok(Self { world, pods, server, directory, components: setup.components.clone() })
+        Ok(Self { world, pods, front: None, server, directory, components: setup.components.clone() })
+    }
+
+    /// Puts its Buildkite behind TLS, for controllers and agents.
+    pub(super) async fn secure(&mut self) -> Result<()> {
+        let front = Front::to(&self.server.url(), self.world.environment.host).await?;
+        self.front = Some(front);
+        Ok(())
+    }
+
+    /// The Agent API, for controllers and agents.
+    pub(super) fn endpoint(&self) -> String {
+        self.front
+            .as_ref()
+            .map_or_else(|| self.world.buildkite.endpoint(), |front| format!("{}/v3", front.url))
     }
 
     /// Starts nodes that cost nothing, and waits until they are ready.

@@ -1,19 +1,26 @@
 //! Reads and writes one of the Secrets with sessions.
 
-use std::{collections::BTreeSet, sync::MutexGuard, time::Duration};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, MutexGuard},
+    time::Duration,
+};
 
 use bk_api::names;
 use bk_plan::broker::session::{MAX_RECORDS, SessionRecord};
 use futures::StreamExt;
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
 use kube::{
     Api,
-    api::{ListParams, Patch, PatchParams},
+    api::{ListParams, PartialObjectMeta, Patch, PatchParams},
 };
 use serde_json::{Value, json};
-use tokio::{sync::mpsc, time::Instant};
+use tokio::{
+    sync::{Mutex, mpsc},
+    time::Instant,
+};
 
-use super::{Add, NotKept, Order, Sessions, Shelf, State};
+use super::{Add, NotKept, Order, Sessions, Shelf, State, version};
 use crate::{
     error::Error,
     settings::{Cluster, watch_one},
@@ -24,6 +31,9 @@ const PACE: Duration = Duration::from_millis(200);
 
 /// How long what is over may stay on record.
 const LINGER: Duration = Duration::from_mins(1);
+
+/// How soon to try again to read what cannot be read.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// How often a write is tried that others overtake.
 const TRIES: usize = 5;
@@ -47,11 +57,13 @@ pub(super) struct Clerk {
     name: String,
     sessions: Sessions,
     number: usize,
+    /// Held while it writes.
+    writing: Arc<Mutex<()>>,
 }
 
 impl Clerk {
     pub(super) fn new(cluster: Cluster, name: String, sessions: Sessions, number: usize) -> Self {
-        Self { cluster, name, sessions, number }
+        Self { cluster, name, sessions, number, writing: Arc::default() }
     }
 
     fn shelf(&self) -> &Shelf {
@@ -67,13 +79,16 @@ impl Clerk {
         self.shelf().known.send_replace(true);
     }
 
-    /// Follows what other replicas write.
+    /// Follows what other replicas write. What this one has written itself it is told of without being sent it.
     pub(super) async fn watch(self) {
-        let api = Api::<Secret>::namespaced(self.cluster.streams.clone(), &self.cluster.namespace);
+        let api = Api::<PartialObjectMeta<Secret>>::namespaced(
+            self.cluster.streams.clone(),
+            &self.cluster.namespace,
+        );
         let mut versions = std::pin::pin!(watch_one(api, &self.name));
         while let Some(version) = versions.next().await {
             match version {
-                Ok(Some(secret)) => self.see(&secret),
+                Ok(Some(secret)) => self.catch_up(&secret.metadata).await,
                 Ok(None) => {
                     self.shelf().known.send_replace(true);
                     tracing::error!(
@@ -86,6 +101,22 @@ impl Clerk {
                     tracing::warn!(secret = self.name, error, "cannot watch sessions of agents");
                 }
             }
+        }
+    }
+
+    /// Reads the Secret, unless it is known as it is.
+    async fn catch_up(&self, there: &ObjectMeta) {
+        {
+            // It may be of a write that is under way, whose answer says so.
+            let _writing = self.writing.lock().await;
+            if version(there).is_some_and(|version| version <= self.state().version) {
+                return;
+            }
+        }
+        while let Err(error) = self.refresh().await {
+            let error = bk_ops::report::one_line(&error);
+            tracing::warn!(secret = self.name, error, "cannot read sessions of agents");
+            tokio::time::sleep(RETRY).await;
         }
     }
 
@@ -146,6 +177,7 @@ impl Clerk {
                 field_manager: Some(names::FIELD_MANAGER.to_owned()),
                 ..PatchParams::default()
             };
+            let _writing = self.writing.lock().await;
             // What is in it then is known: only its version is asked for.
             match api.patch_metadata(&self.name, &params, &Patch::Merge(&patch)).await {
                 Ok(written) => {
