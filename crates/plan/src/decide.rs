@@ -237,7 +237,12 @@ pub fn decide(seen: &Observed<'_>, rules: &Rules) -> Decision {
 
 /// What to do when Buildkite would not have the job ended for its agent: the agent has ended it, and what comes of it is for Buildkite to say.
 pub fn outrun(seen: &Observed<'_>, rules: &Rules) -> Decision {
-    end::overtaken(&Case { seen, rules, status: seen.job.status_or_default() })
+    let case = Case { seen, rules, status: seen.job.status_or_default() };
+    if case.status.phase.is_terminal() {
+        // What is on record here stays: Buildkite has an end, too.
+        return Decision::wait(true, SignedDuration::from_secs(1));
+    }
+    end::overtaken(&case)
 }
 
 /// What to do when the pod, or the Job around it, could not be created, for this reason. When to look again is when

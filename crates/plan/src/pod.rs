@@ -14,7 +14,7 @@
 //! - [`workload`]: what the author of the job asked for
 //! - [`agent`], [`agent_config`], [`tags`]: the container that talks to Buildkite, its settings, what it says about itself
 //! - [`registration`]: what its agent registers with, and where
-//! - [`hooks`], [`holdings`]: which hooks the agent runs itself, and volumes that are not for jobs to write to
+//! - [`holdings`]: volumes of the agent that are not for jobs to write to
 //! - [`checkout`], [`git`], [`credentials`]: the container that checks out, how, and with which Secrets
 //! - [`mirror`]: checkouts that borrow from mirrors in the cluster
 //! - [`extra_containers`]: containers before and beside the job, from BuildEnvironments or inline
@@ -47,7 +47,6 @@ mod exporters;
 mod extra_containers;
 mod git;
 mod holdings;
-mod hooks;
 mod identity;
 mod image_check;
 mod images;
@@ -350,7 +349,6 @@ fn finish(
     name_service_account(&mut spec);
     exporters::add(&mut spec, job, pod_name, &run, &workspace, delivery, settings)?;
     patches::apply_late(&mut spec, &late, job, &workspace, settings)?;
-    hooks::settle(&mut spec);
     registration::hide_token(&mut spec);
     references::settle_mounts(&mut spec)?;
     references::check(&spec)?;

@@ -32,7 +32,7 @@ use kube::{
 };
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 
 use super::{
     identity::Identity,
@@ -121,13 +121,13 @@ async fn register_agent(
     body: Bytes,
 ) -> Response {
     let begin = Instant::now();
-    let Ok(_permit) = desk.room.clone().try_acquire_owned() else {
+    let Ok(permit) = desk.room.clone().try_acquire_owned() else {
         desk.metrics.broker.registered("crowded", begin.elapsed());
         let wait = [(header::RETRY_AFTER, "10")];
         return (StatusCode::TOO_MANY_REQUESTS, wait, said("too many agents register at once"))
             .into_response();
     };
-    let registering = register(&desk, peer.ip().to_canonical(), &headers, &body);
+    let registering = register(&desk, peer.ip().to_canonical(), &headers, body, permit);
     let late = || Failure::Later("slow", format!("it took longer than {} s", PATIENCE.as_secs()));
     let outcome = tokio::time::timeout(PATIENCE, registering).await.unwrap_or_else(|_| Err(late()));
     let (word, response) = match outcome {
@@ -159,7 +159,13 @@ fn said(message: &str) -> Json<Value> {
     Json(json!({ "message": message }))
 }
 
-async fn register(desk: &Desk, peer: IpAddr, headers: &HeaderMap, body: &[u8]) -> Result<Value, Failure> {
+async fn register(
+    desk: &Desk,
+    peer: IpAddr,
+    headers: &HeaderMap,
+    body: Bytes,
+    permit: OwnedSemaphorePermit,
+) -> Result<Value, Failure> {
     let unready = || Failure::Later("unready", "the operator has not read its configuration yet".to_owned());
     let (terms, identity) = (desk.terms.borrow().clone(), desk.identity.borrow().clone());
     let (terms, identity) = (terms.ok_or_else(unready)?, identity.ok_or_else(unready)?);
@@ -180,8 +186,38 @@ async fn register(desk: &Desk, peer: IpAddr, headers: &HeaderMap, body: &[u8]) -
     let (reviewed, pod) = tokio::try_join!(reviewed, find(desk, &terms, &ticket))?;
     let caller = reviewed.as_deref().map_or(Caller::Address(peer), Caller::Pod);
     let admitted = registration::decide(&ticket, pod.as_ref(), caller, Timestamp::now())?;
-    let answer = forward(&terms, &admitted, body).await?;
-    keep(desk, &terms, &ticket, &admitted, peer, answer).await
+    let (answer, heard) = oneshot::channel();
+    let desk = desk.clone();
+    tokio::spawn(async move {
+        let _permit = permit;
+        let registered = enrol(&desk, &terms, &ticket, &admitted, peer, &body).await;
+        if let Err(Ok(_unheard)) = answer.send(registered) {
+            withdraw(&desk, &terms, &ticket).await;
+        }
+    });
+    heard.await.unwrap_or_else(|_| Err(Failure::Later("stopped", "the operator is about to stop".to_owned())))
+}
+
+/// What must not stop half-way, also if the caller does not wait for it: an agent that Buildkite knows of is on record, or leaves again.
+async fn enrol(
+    desk: &Desk,
+    terms: &Terms,
+    ticket: &Ticket,
+    admitted: &Registration,
+    peer: IpAddr,
+    body: &[u8],
+) -> Result<Value, Failure> {
+    let answer = forward(terms, admitted, body).await?;
+    keep(desk, terms, ticket, admitted, peer, answer).await
+}
+
+/// Takes back a session that nobody has been told of: whoever was to have it comes again.
+async fn withdraw(desk: &Desk, terms: &Terms, ticket: &Ticket) {
+    let record = desk.sessions.get(&ticket.job_uuid);
+    if let Some(record) = record.filter(|record| record.is_of(&ticket.uid, ticket.attempt)) {
+        desk.sessions.remove(&ticket.job_uuid, &ticket.uid);
+        disconnect(terms, &record).await;
+    }
 }
 
 fn token(headers: &HeaderMap) -> Option<&str> {

@@ -94,7 +94,7 @@ fn listen(context: &Context, job: &BuildJob, decision: &Decision) {
     let Some(uuid) = observe::uuid(job) else {
         return;
     };
-    if job.is_terminal() {
+    if job.is_terminal() && !decision.ask_remote {
         context.remote.forget(job);
         context.spokesman.forget(job);
     } else {

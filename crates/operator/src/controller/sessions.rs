@@ -103,10 +103,13 @@ async fn is_left(context: &Context, name: &str, uid: &str) -> Result<bool, Error
 
 /// The event that told where the pod is may have come before the session did.
 fn compare_again(context: &Context, job: &str, record: &SessionRecord) {
-    let pod = names::pod(&record.build_job_name(job), record.attempt);
-    if record.address.is_some()
-        && let Some(pod) = context.pods.get(&ObjectRef::new(&pod).within(&context.namespace))
-    {
+    if record.address.is_none() {
+        return;
+    }
+    let name = record.build_job_name(job);
+    // In a Job it has a name that the operator has not given it.
+    let is_it = |pod: &Arc<JobPod>| pod.build_job() == Some(&*name) && pod.attempt() == Some(record.attempt);
+    if let Some(pod) = context.pods.all().into_iter().find(is_it) {
         context.spokesman.compare(job, record.attempt, pod.facts());
     }
 }

@@ -37,7 +37,8 @@ pub(super) async fn find(context: &Context, job: &BuildJob, recall: &Recall) -> 
     context.spokesman.complete().await;
     let status = job.status_or_default();
     let name = names::pod(&job.name_any(), status.attempt);
-    let recorded = status.pod_name.is_some() || status.job_name.is_some();
+    let has_registered = || context.spokesman.session(job).is_some();
+    let recorded = status.pod_name.is_some() || status.job_name.is_some() || has_registered();
     let creation = recall.creation(status.attempt);
     let ask = (recorded || creation != Creation::Unknown) && !status.phase.is_terminal();
     let kind = match (&status.job_name, &status.pod_name) {

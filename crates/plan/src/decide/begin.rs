@@ -15,7 +15,10 @@ pub(super) fn decide(case: &Case<'_>) -> Decision {
             return Decision::wait(!case.is_standalone(), retry_at.duration_since(case.seen.now));
         }
         Creation::Failed { .. } => false,
-        Creation::Unknown => case.status.pod_name.is_some() || case.status.job_name.is_some(),
+        // An agent that has registered was in a pod, though nobody lived to put that on record.
+        Creation::Unknown => {
+            case.status.pod_name.is_some() || case.status.job_name.is_some() || case.seen.has_session
+        }
     };
     if was_created {
         return case.gone(None, replace);

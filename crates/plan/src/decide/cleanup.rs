@@ -3,13 +3,42 @@
 use bk_api::{BuildJobStatus, Phase, names::ANNOTATION_FOLLOWED};
 use jiff::SignedDuration;
 
-use super::{Action, Case, Decision, exporting};
-use crate::facts::PodFacts;
+use super::{Action, Case, Decision, end, exporting};
+use crate::{facts::PodFacts, remote::RemoteState};
 
 /// How long the pod stays after the job's end for somebody who reads its log and has not said that it may go.
 const READING: SignedDuration = SignedDuration::from_secs(30);
 
+/// How soon to look again at a job that its agent is to end.
+const SOON: SignedDuration = SignedDuration::from_secs(5);
+
 pub(super) fn decide(case: &Case<'_>) -> Decision {
+    let mut decision = clear_away(case);
+    end_unsaid(case, &mut decision);
+    decision
+}
+
+/// The job has run for too long: its agent is stopped with its pod, and reports the end. One that is lost meanwhile is spoken for.
+fn end_unsaid(case: &Case<'_>, decision: &mut Decision) {
+    let is_open = matches!(case.remote_state(), None | Some(RemoteState::Acquired));
+    if case.status.phase != Phase::TimedOut || !case.seen.has_session || !is_open {
+        return;
+    }
+    let word = match &case.seen.pod {
+        Some(facts) => case.remote_since(facts.ended_at()),
+        None => case.fresh_remote(),
+    };
+    if let Some(verdict) = &case.status.verdict
+        && word == Some(RemoteState::Acquired)
+        && end::is_lost_cause(case)
+    {
+        decision.actions.insert(0, Action::EndForAgent(verdict.clone()));
+    }
+    decision.ask_remote = true;
+    decision.look_again = Some(decision.look_again.map_or(SOON, |look| look.min(SOON)));
+}
+
+fn clear_away(case: &Case<'_>) -> Decision {
     let phase = case.status.phase;
     if let Some(decision) = exporting::wait(case) {
         return decision;

@@ -159,7 +159,7 @@ pub(super) fn settle(case: &Case<'_>, verdict: Verdict) -> Decision {
 }
 
 /// Whether the agent that has the job will not end it, or not before long.
-fn is_lost_cause(case: &Case<'_>) -> bool {
+pub(super) fn is_lost_cause(case: &Case<'_>) -> bool {
     case.seen.pod.as_ref().is_none_or(|facts| {
         facts.is_over() || ladder::is_overdue(case, facts) || node::is_lost(case) || warning::is_fatal(facts)
     })

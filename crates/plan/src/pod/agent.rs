@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{Container, EnvVar, EnvVarSource, ObjectFieldSel
 use super::{
     AGENT_CONTAINER, PodSettings, WORKSPACE, agent_config,
     git::Git,
-    identity, registration, resources,
+    registration, resources,
     shim::{self, Run},
     tags,
     variables::{env, literal, set_all},
@@ -16,9 +16,6 @@ use super::{
 /// What the agent hides in logs by default; a list given to it replaces its own.
 const REDACTED_VARS: &str = "*_PASSWORD,*_SECRET,*_TOKEN,*_PRIVATE_KEY,*_SSH_KEY,*_ACCESS_KEY,*_SECRET_KEY,\
                              *_CONNECTION_STRING,*_API_KEY";
-
-/// Root's home, which nobody else can read.
-const HOME: &str = "/root";
 
 const CONTAINER_COUNT: &str = "BUILDKITE_CONTAINER_COUNT";
 
@@ -41,7 +38,7 @@ pub(super) fn container(job: &BuildJob, attempt: u32, git: &Git, settings: &PodS
     }
 }
 
-/// Tells the agent which containers it waits for, how long the pod may take to end, and where it is at home.
+/// Tells the agent which containers it waits for, and how long the pod may take to end.
 pub(super) fn finish(
     agent: &mut Container,
     job: &BuildJob,
@@ -56,12 +53,7 @@ pub(super) fn finish(
     }
     let grace =
         spec.termination_grace_period_seconds.unwrap_or(settings.config.termination_grace_period_seconds);
-    let is_of_image = identity::user(agent, spec).is_none();
     let vars = agent.env.get_or_insert_default();
-    if is_of_image && !vars.iter().any(|var| var.name == "HOME") {
-        // The agent looks for its settings there. A user that the image does not know would be at home in the workspace.
-        vars.push(env("HOME", HOME));
-    }
     vars.retain(|var| var.name != CONTAINER_COUNT);
     vars.push(env(CONTAINER_COUNT, run.names.len().to_string()));
     for (name, value) in [

@@ -17,7 +17,7 @@ const KEY_FILE: &str = "key";
 /// The variable with the directory where hooks are looked for.
 pub(super) const HOOKS: &str = "BUILDKITE_HOOKS_PATH";
 /// The variable with further such directories.
-pub(super) const MORE_HOOKS: &str = "BUILDKITE_ADDITIONAL_HOOKS_PATHS";
+const MORE_HOOKS: &str = "BUILDKITE_ADDITIONAL_HOOKS_PATHS";
 
 /// What a container does, and so what it needs of the agent's things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

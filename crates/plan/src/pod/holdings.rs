@@ -25,8 +25,11 @@ impl Holdings {
         let volumes = spec.volumes.iter().flatten().filter(|volume| names.contains(volume.name.as_str()));
         let volumes: Vec<Volume> = volumes.cloned().collect();
         let is_writable = |mount: &&VolumeMount| {
+            let mounted = spec.volumes.iter().flatten().find(|volume| volume.name == mount.name);
             mount.read_only != Some(true)
-                && volumes.iter().any(|volume| volume.name == mount.name && !is_read_only(volume))
+                && mounted.is_some_and(|mounted| {
+                    !is_read_only(mounted) && volumes.iter().any(|own| is_same_storage(own, mounted))
+                })
         };
         let lists =
             [("initContainers", spec.init_containers.as_deref()), ("containers", Some(&*spec.containers))];
@@ -68,6 +71,16 @@ impl Holdings {
             })
         })
     }
+}
+
+/// Whether what is written to one volume is in the other: it is the same one, or they are names for the same storage.
+fn is_same_storage(one: &Volume, other: &Volume) -> bool {
+    let claim =
+        |volume: &Volume| volume.persistent_volume_claim.as_ref().map(|claim| claim.claim_name.clone());
+    let directory = |volume: &Volume| volume.host_path.as_ref().map(|host| host.path.clone());
+    let export = |volume: &Volume| volume.nfs.as_ref().map(|nfs| format!("{}:{}", nfs.server, nfs.path));
+    let storage = |volume: &Volume| (claim(volume), directory(volume), export(volume));
+    one.name == other.name || (storage(one) != (None, None, None) && storage(one) == storage(other))
 }
 
 /// Whether a volume is read-only wherever it is mounted.

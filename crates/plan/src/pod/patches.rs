@@ -16,6 +16,9 @@ use crate::{plugin::KubernetesPlugin, strategic_merge};
 /// Lists of a pod spec that hold containers.
 const LISTS: [&str; 2] = ["containers", "initContainers"];
 
+/// What decides which program a container runs, besides its command.
+const PROGRAM: [&str; 5] = ["image", "env", "envFrom", "volumeMounts", "lifecycle"];
+
 /// Applies all patches to a draft.
 pub(super) fn apply(
     draft: &mut Draft,
@@ -144,8 +147,7 @@ impl Patch<'_> {
     /// its token.
     fn guard(&self, entries: &[Value], list: &str) -> Result<(), RenderError> {
         for (index, entry) in entries.iter().enumerate() {
-            let given = |key: &str| entry.get(key).is_some_and(|value| !value.is_null());
-            let Some(key) = ["command", "args"].into_iter().find(|key| given(key)) else { continue };
+            let Some(key) = ["command", "args"].into_iter().find(|key| given(entry, key)) else { continue };
             let name = name(entry);
             if is_own(name) && !self.unsafe_commands {
                 let problem = format!(
@@ -154,6 +156,17 @@ impl Patch<'_> {
                 );
                 return Err(self.refuse(&format!(".{list}[{index}].{key}"), &problem));
             }
+        }
+        for (index, entry) in entries.iter().enumerate().filter(|_| !self.trusted) {
+            let Some(key) = PROGRAM.into_iter().find(|key| name(entry) == COPY_AGENT && given(entry, key))
+            else {
+                continue;
+            };
+            let problem = format!(
+                "a step may not change what `{COPY_AGENT}` puts there for the agent to run; \
+                 `pod_config.podSpecPatch` may"
+            );
+            return Err(self.refuse(&format!(".{list}[{index}].{key}"), &problem));
         }
         let agents = entries.iter().enumerate().filter(|(_, entry)| name(entry) == AGENT_CONTAINER);
         for (index, entry) in agents.filter(|_| !self.trusted) {
@@ -209,6 +222,11 @@ fn keep_commands_whole(entries: &mut [Value], commands: &[String]) {
 
 fn all_containers(spec: &PodSpec) -> impl Iterator<Item = &Container> {
     spec.init_containers.iter().flatten().chain(&spec.containers)
+}
+
+/// Whether a patch says something about a field.
+fn given(entry: &Value, key: &str) -> bool {
+    entry.get(key).is_some_and(|value| !value.is_null())
 }
 
 fn name(entry: &Value) -> &str {

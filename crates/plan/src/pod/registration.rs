@@ -31,8 +31,10 @@ const PROOF_FILE: &str = "token";
 /// Whom a token is shown in place of one that only the operator can make.
 const UNSEALED: &str = "made-when-the-pod-is-created";
 
-/// How long a service account token is good for, in seconds; Kubernetes allows no less. It is worth nothing without the one-time token.
-const PROOF_SECONDS: i64 = 600;
+/// How long a service account token is good for, in seconds. The kubelet renews it when four fifths have passed, and the agent has read it by
+/// then, perhaps a moment before: what is left has to be enough for as long as it tries to register. It is worth nothing without the one-time
+/// token.
+const PROOF_SECONDS: i64 = 3600;
 
 /// The variables that tell the agent where to register, and with what.
 pub(super) fn variables(

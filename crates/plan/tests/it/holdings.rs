@@ -1,6 +1,6 @@
 //! What the agent runs and goes by is out of reach of whoever writes a step, a BuildEnvironment or a PodTemplate.
 
-use bk_api::config::AgentDelivery;
+use bk_api::config::ImageCheck;
 use bk_plan::{
     pod::{PodSettings, render},
     surroundings::Surroundings,
@@ -128,53 +128,38 @@ fn standalone_jobs_mount_what_they_like() {
 #[test]
 fn containers_of_the_operators_do_not_write_to_it_either() {
     let mut settings = with_claim();
-    settings.config.agent_delivery = AgentDelivery::Init;
-    let spec = "image: a\n  kubernetes: { podSpecPatch: { initContainers: [{ name: copy-agent, volumeMounts: [{ name: hooks, mountPath: /mine }] }] } }";
+    settings.config.image_check = ImageCheck::Init;
+    let spec = "image: a\n  kubernetes: { podSpecPatch: { initContainers: [{ name: imagecheck-0, volumeMounts: [{ name: hooks, mountPath: /mine }] }] } }";
     let refused = rendered(spec, &settings).expect_err("it is refused");
-    assert!(refused.starts_with("pod.spec.initContainers[copy-agent].volumeMounts[/mine]: "), "{refused}");
+    assert!(refused.starts_with("pod.spec.initContainers[imagecheck-0].volumeMounts[/mine]: "), "{refused}");
 }
 
-/// Who has the workspace mounted can rename the directory in which hooks are mounted, and put another in its place.
+/// What is in a claim is the same under another name.
 #[test]
-fn the_agent_looks_for_no_hooks_where_jobs_write() {
-    let spec = rendered("", &with_claim()).expect("it becomes a pod");
-    let (agent, command) = (container(&spec, "agent"), container(&spec, "container-0"));
-    assert_eq!(value(agent, "BUILDKITE_HOOKS_PATH"), Some("/buildkite/agent-hooks/0"));
-    assert_eq!(value(command, "BUILDKITE_HOOKS_PATH"), Some("/workspace/hooks"));
-    let mounts = agent.volume_mounts.iter().flatten();
-    let outside = mounts.filter(|mount| mount.mount_path == "/buildkite/agent-hooks/0");
-    assert!(outside.into_iter().all(|mount| mount.name == "hooks" && mount.read_only == Some(true)));
-
-    let spec =
-        rendered("", &PodSettings { broker: Some(broker()), ..pod_settings() }).expect("it becomes a pod");
-    assert_eq!(
-        value(container(&spec, "agent"), "BUILDKITE_HOOKS_PATH"),
-        Some("/buildkite/agent-hooks/none"),
-        "and without any the agent looks where nothing is"
-    );
+fn the_same_storage_by_another_name_is_not_written_to() {
+    let spec = "kubernetes: { podSpec: { volumes: [{ name: mine, persistentVolumeClaim: { claimName: hooks } }], \
+                containers: [{ image: a, volumeMounts: [{ name: mine, mountPath: /mine }] }] } }";
+    let refused = rendered(spec, &with_claim()).expect_err("it is refused");
+    assert!(refused.starts_with("pod.spec.containers[container-0].volumeMounts[/mine]: "), "{refused}");
+    rendered(&spec.replace("claimName: hooks", "claimName: another"), &with_claim()).expect("it is another");
+    rendered(spec, &with_hooks("emptyDir: {}")).expect("it is another");
 }
 
+/// The agent's container starts by what `copy-agent` has copied.
 #[rstest]
-#[case::of_the_image("/etc/buildkite-agent/hooks", "/etc/buildkite-agent/hooks", None)]
-#[case::in_the_workspace("/workspace/mine", "/buildkite/agent-hooks/none", Some("/workspace/mine"))]
-#[case::below_the_volume(
-    "/workspace/hooks/team",
-    "/buildkite/agent-hooks/0/team",
-    Some("/workspace/hooks/team")
-)]
-fn hooks_of_an_administrator_stay_where_they_are(
-    #[case] path: &str,
-    #[case] of_agent: &str,
-    #[case] of_command: Option<&str>,
-) {
-    let mut settings = with_claim();
-    let patch = format!(
-        "{{ containers: [{{ name: agent, env: [{{ name: BUILDKITE_HOOKS_PATH, value: {path} }}] }}] }}"
+#[case::another_image("image: mine", "image")]
+#[case::another_place("volumeMounts: [{ name: workspace, mountPath: /bin }]", "volumeMounts")]
+#[case::variables("env: [{ name: LD_PRELOAD, value: /workspace/x }]", "env")]
+fn a_step_does_not_choose_the_program_of_the_agent(#[case] patch: &str, #[case] below: &str) {
+    let spec =
+        format!("kubernetes: {{ podSpecPatch: {{ initContainers: [{{ name: copy-agent, {patch} }}] }} }}");
+    let refused = rendered(&spec, &pod_settings()).expect_err("it is refused");
+    let path = format!(
+        "spec.kubernetes.podSpecPatch.initContainers[0].{below}: a step may not change what `copy-agent`"
     );
-    settings.config.pod_spec_patch = Some(serde_saphyr::from_str(&patch).expect("the fixture is a patch"));
-    let spec = rendered("", &settings).expect("it becomes a pod");
-    assert_eq!(value(container(&spec, "agent"), "BUILDKITE_HOOKS_PATH"), Some(of_agent));
-    assert_eq!(value(container(&spec, "container-0"), "BUILDKITE_HOOKS_PATH"), of_command);
+    assert!(refused.starts_with(&path), "{refused}");
+    let resources = "kubernetes: { podSpecPatch: { initContainers: [{ name: copy-agent, resources: { limits: { cpu: 1 } } }] } }";
+    rendered(resources, &pod_settings()).expect("it may change how much that may take");
 }
 
 /// Kubernetes puts the values of variables in the place of `$(NAME)` if they stand before it.

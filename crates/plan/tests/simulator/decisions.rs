@@ -1,5 +1,6 @@
 //! What must hold for every decision, whatever the world is like.
 
+use bk_api::Phase;
 use bk_plan::{
     decide::{Action, Decision, Observed},
     remote::RemoteState,
@@ -44,6 +45,8 @@ pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<St
             Action::DeletePod { .. }
             | Action::DeleteBatchJob { .. }
             | Action::DeleteJob { unrecorded: None } => {}
+            // Its agent was to end it, and cannot.
+            Action::EndForAgent(_) if status.phase == Phase::TimedOut => {}
             _ if status.phase.is_terminal() => return Some(format!("{action:?} after the end")),
             _ => {}
         }

@@ -221,10 +221,11 @@ impl World {
             self.operator.recall.saw(attempt(&job));
         }
         let decision = decide(&seen, self.rules);
+        let is_settled = job.is_terminal() && !decision.ask_remote;
         self.operator.based_on.clone_from(&job.metadata.resource_version);
         self.begin(&seen, decision);
         drop(seen);
-        if job.is_terminal() {
+        if is_settled {
             self.operator.states.remote = None;
         }
         self.operator.basis = Some((job, remote));
@@ -289,7 +290,8 @@ impl World {
     fn workload(&self, job: &BuildJob) -> (Option<Rc<PodFacts>>, Option<Batch>) {
         let status = job.status_or_default();
         let tried = self.operator.recall.creation(status.attempt) != Creation::Unknown;
-        let recorded = status.pod_name.is_some() || status.job_name.is_some();
+        let has_registered = self.session(status.attempt).is_some();
+        let recorded = status.pod_name.is_some() || status.job_name.is_some() || has_registered;
         let ask = (recorded || tried) && !status.phase.is_terminal();
         let name = names::pod(job.metadata.name.as_deref().unwrap_or_default(), status.attempt);
         let (pods, batch, _) = &self.operator.pods.view;

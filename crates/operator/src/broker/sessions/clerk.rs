@@ -165,9 +165,9 @@ impl Clerk {
             }
         }
         for _ in 0..TRIES {
-            adds = self.refuse_used(adds);
-            self.take_back(&adds);
-            let Some(Change { version, gone, data, kept }) = self.change(&adds) else {
+            let change;
+            (adds, change) = self.prepare(adds);
+            let Some(Change { version, gone, data, kept }) = change else {
                 self.keep(adds, 0);
                 return false;
             };
@@ -211,26 +211,16 @@ impl Clerk {
         fail(lost, error)
     }
 
-    /// What is to be on record is not over any more.
-    fn take_back(&self, adds: &[Add]) {
+    /// Those that may be put on record, and the write that does so. Both go by the same version: what comes in meanwhile makes the write fail.
+    fn prepare(&self, adds: Vec<Add>) -> (Vec<Add>, Option<Change>) {
         let mut state = self.state();
-        for (job, ..) in adds {
+        let adds = refuse_used(&state, adds);
+        for (job, ..) in &adds {
+            // What is to be on record is not over any more.
             state.over.remove(job);
         }
-    }
-
-    /// Those of attempts that have no session yet, and no successor; the others hear so.
-    fn refuse_used(&self, adds: Vec<Add>) -> Vec<Add> {
-        let state = self.state();
-        let mut seen = BTreeSet::new();
-        let (used, new): (Vec<_>, Vec<_>) = adds.into_iter().partition(|(job, record, _)| {
-            let is_late = |other: &SessionRecord| other.bars(&record.build_job, record.attempt);
-            state.records.get(job).is_some_and(is_late) || !seen.insert(job.clone())
-        });
-        for (_, _, done) in used {
-            let _gone = done.send(Err(NotKept::Used));
-        }
-        new
+        let change = self.change(&state, &adds);
+        (adds, change)
     }
 
     /// Tells whoever waits that the session is kept. Those that there was no room for, which are the last, are known to this process alone.
@@ -247,9 +237,8 @@ impl Clerk {
     }
 
     /// What makes the Secret what it should be; nothing if there is nothing to change.
-    fn change(&self, adds: &[Add]) -> Option<Change> {
-        let state = self.state();
-        let room = MAX_RECORDS.saturating_sub(state.records.len());
+    fn change(&self, state: &State, adds: &[Add]) -> Option<Change> {
+        let room = MAX_RECORDS.saturating_sub(state.records.len() - state.unwritten.len());
         if adds.len() > room {
             tracing::error!(
                 secret = self.name,
@@ -277,6 +266,20 @@ impl Clerk {
     fn failed(&self, error: kube::Error) -> Error {
         Error::kubernetes(format!("write down sessions of agents in Secret {}", self.name))(error)
     }
+}
+
+/// Those of attempts that have no session yet, and no successor; the others hear so. Whoever waits no longer gets none.
+fn refuse_used(state: &State, adds: Vec<Add>) -> Vec<Add> {
+    let mut seen = BTreeSet::new();
+    let waiting = adds.into_iter().filter(|(_, _, done)| !done.is_closed());
+    let (used, new): (Vec<_>, Vec<_>) = waiting.partition(|(job, record, _)| {
+        let is_late = |other: &SessionRecord| other.bars(&record.build_job, record.attempt);
+        state.records.get(job).is_some_and(is_late) || !seen.insert(job.clone())
+    });
+    for (_, _, done) in used {
+        let _gone = done.send(Err(NotKept::Used));
+    }
+    new
 }
 
 /// Tells whoever waits that nothing was written.

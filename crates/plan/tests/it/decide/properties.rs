@@ -143,7 +143,8 @@ proptest! {
             return Ok(());
         }
         let writes = scene.decision().actions.into_iter().any(|action| {
-            !matches!(action, Action::DeletePod { .. } | Action::DeleteJob { unrecorded: None })
+            let clears_away = matches!(action, Action::DeletePod { .. } | Action::DeleteJob { unrecorded: None });
+            !clears_away && !matches!(action, Action::EndForAgent(_))
         });
         prop_assert!(!writes);
     }

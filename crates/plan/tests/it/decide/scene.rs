@@ -190,6 +190,12 @@ impl Scene {
         self
     }
 
+    /// Buildkite has not said anything yet.
+    pub(crate) fn unheard(mut self) -> Self {
+        self.remote = None;
+        self
+    }
+
     /// The agent in the pod has registered by way of the operator.
     pub(crate) fn with_session(mut self) -> Self {
         self.has_session = true;

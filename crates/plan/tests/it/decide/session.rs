@@ -1,7 +1,10 @@
 //! What the operator does when it can speak for the agent: agents that are lost, nodes that are silent or leave, and memory that was
 //! too little.
 
-use bk_api::VerdictCode::{NodeLost, OutOfMemory, PodDeleted, StartTimeout};
+use bk_api::{
+    Phase,
+    VerdictCode::{self, NodeLost, OutOfMemory, PodDeleted, StartTimeout},
+};
 use bk_plan::{
     facts::{ContainerState, PodFacts},
     remote::RemoteState::{Acquired, Canceled, Finished, TimedOut, Unknown, Waiting},
@@ -265,8 +268,64 @@ fn a_verdict_is_on_record(#[case] scene: Scene, #[case] expected: &str) {
     assert_eq!(scene.with_session().decides(), expected);
 }
 
-fn judged(code: bk_api::VerdictCode) -> Scene {
+fn judged(code: VerdictCode) -> Scene {
     buildkite().running_since(3).judged(code)
+}
+
+/// A job that ran for longer than it may, by this process's word of this second.
+fn timed_out(seconds: i64) -> Scene {
+    let scene = buildkite().running_since(3).ended(Phase::TimedOut, 40).judged(VerdictCode::TimedOut);
+    scene.word(Acquired, seconds).at(seconds + 1).with_session()
+}
+
+/// Its agent is stopped with its pod, and says so; one that cannot any more is spoken for.
+#[rstest]
+#[case::which_goes(timed_out(50).pod(deleting_since(45, pod(running(), running()))), "ask; again in 5s")]
+#[case::which_does_not_go_yet(
+    timed_out(50).pod(pod(running(), running())),
+    "delete nightly u1; ask; again in 5s"
+)]
+#[case::which_is_gone(timed_out(50), "end TimedOut -1; ask; again in 5s")]
+#[case::which_is_gone_and_the_word_is_old(timed_out(44).at(50), "ask; again in 5s")]
+#[case::which_is_gone_and_nothing_is_known_yet(
+    timed_out(50).unheard(),
+    "ask; again in 5s"
+)]
+#[case::whose_node_is_silent(
+    timed_out(50).pod(deleting_since(45, pod(running(), running()))).silent_since(30),
+    "end TimedOut -1; ask; again in 5s"
+)]
+#[case::whose_agent_was_killed(
+    timed_out(50).pod(deleting_since(45, pod(running(), ended(137, 46)))),
+    "end TimedOut -1; ask; again in 5s"
+)]
+#[case::whose_agent_has_just_ended(
+    timed_out(50).pod(deleting_since(45, pod(ended(143, 49), ended(0, 49)))),
+    "ask; again in 5s"
+)]
+#[case::and_the_agent_has_said_so(timed_out(50).word(Finished, 50), "again in 49s")]
+fn a_job_ran_for_too_long_in_a_pod(#[case] scene: Scene, #[case] expected: &str) {
+    assert_eq!(scene.decides(), expected);
+}
+
+#[test]
+fn what_is_on_record_of_a_job_that_ran_for_too_long_stays() {
+    assert_eq!(timed_out(50).decides_when_outrun(), "ask; again in 1s");
+}
+
+/// Nobody lived to put on record that there was a pod.
+#[rstest]
+#[case::and_has_the_job(
+    buildkite().word(Acquired, 50).at(51),
+    "write Pending PodDeleted; end PodDeleted -1; write Failed PodDeleted -1; notify PodDeleted; ask; again in 1s"
+)]
+#[case::and_may_have_the_job(buildkite().at(51), "ask; again in 1s")]
+#[case::and_does_not_have_the_job(
+    buildkite().word(Waiting, 50).at(51),
+    "write Pending #1; create nightly-try1; ask; again in 3s"
+)]
+fn an_agent_has_registered_and_its_pod_is_gone(#[case] scene: Scene, #[case] expected: &str) {
+    assert_eq!(scene.with_session().decides(), expected);
 }
 
 /// As before: whoever cannot speak for the agent leaves the job to it.
