@@ -24,6 +24,7 @@ pub(crate) struct Call {
 /// A running API server, the calls that it has had, and the way to it.
 pub(crate) struct ApiServer {
     pub(crate) cluster: Cluster,
+    pub(crate) url: String,
     calls: Arc<Mutex<Vec<Call>>>,
 }
 
@@ -47,7 +48,8 @@ impl ApiServer {
             std::future::ready(reply(status, value))
         };
         tokio::spawn(axum::serve(listener, Router::new().fallback(handle)).into_future());
-        Self { cluster: cluster(&format!("http://{address}")), calls }
+        let url = format!("http://{address}");
+        Self { cluster: cluster(&url), url, calls }
     }
 
     /// The calls so far.

@@ -22,7 +22,7 @@ use crate::{
 
 pub use container::{ContainerFacts, ContainerState, Ended};
 pub use events::PodEvent;
-pub use job_pod::JobPod;
+pub use job_pod::{Applicant, JobPod};
 pub use node::NodeFacts;
 
 /// What containers end with when they are stopped: killed, terminated, or cancelled by the agent (−1).

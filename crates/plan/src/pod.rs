@@ -411,7 +411,7 @@ pub(crate) fn is_sidecar(container: &Container) -> bool {
 
 pub(crate) use exporters::ARTIFACT_EXPORTER;
 pub use registration::{AUDIENCE, AUTHORITY_FILE};
-pub(crate) use variables::literal;
+pub(crate) use variables::{literal, plain};
 
 /// A program and its arguments as a script that runs exactly them.
 pub(crate) fn command_line(words: &[String]) -> String {

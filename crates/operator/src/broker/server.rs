@@ -1,5 +1,8 @@
 //! `POST register`, and nothing else: a one-time token becomes an agent's session.
 
+#[cfg(test)]
+mod tests;
+
 use std::{
     net::{IpAddr, SocketAddr},
     sync::Arc,
@@ -19,6 +22,7 @@ use bk_api::{config::RegistrationProof, names};
 use bk_buildkite::{Registrar, Session};
 use bk_plan::{
     broker::{Caller, Refusal, Registration, SessionRecord, Ticket, registration},
+    facts::Applicant,
     pod::AUDIENCE,
 };
 use jiff::Timestamp;
@@ -67,7 +71,6 @@ pub(super) struct Terms {
 }
 
 /// What every answer needs.
-#[derive(Clone)]
 pub(super) struct Desk {
     pub(super) cluster: Cluster,
     pub(super) terms: watch::Receiver<Option<Arc<Terms>>>,
@@ -102,7 +105,7 @@ pub(super) fn routes(path: &str, desk: Desk) -> Router {
         .fallback(nothing_here)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(map_response(last_answer))
-        .with_state(desk)
+        .with_state(Arc::new(desk))
 }
 
 async fn nothing_here() -> Response {
@@ -115,7 +118,7 @@ pub(super) fn room() -> Arc<Semaphore> {
 }
 
 async fn register_agent(
-    State(desk): State<Desk>,
+    State(desk): State<Arc<Desk>>,
     ConnectInfo(peer): ConnectInfo<SocketAddr>,
     headers: HeaderMap,
     body: Bytes,
@@ -160,7 +163,7 @@ fn said(message: &str) -> Json<Value> {
 }
 
 async fn register(
-    desk: &Desk,
+    desk: &Arc<Desk>,
     peer: IpAddr,
     headers: &HeaderMap,
     body: Bytes,
@@ -231,15 +234,15 @@ async fn find(desk: &Desk, terms: &Terms, ticket: &Ticket) -> Result<Option<Pod>
         let error = bk_ops::report::one_line(&error);
         Failure::Later("api_server", format!("the operator cannot look at the pod: {error}"))
     };
-    let api = Api::<Pod>::namespaced(desk.cluster.calls.clone(), &terms.namespace);
+    let api = Api::<Applicant>::namespaced(desk.cluster.calls.clone(), &terms.namespace);
     let name = names::pod(&ticket.build_job, ticket.attempt);
     if let Some(pod) = api.get_opt(&name).await.map_err(failed)? {
-        return Ok(Some(pod));
+        return Ok(Some(pod.into()));
     }
     let label = format!("{}={}", names::LABEL_BUILD_JOB, ticket.build_job);
     let found = api.list(&ListParams::default().labels(&label)).await.map_err(failed)?;
-    let belongs = |pod: &Pod| pod.name_any().starts_with(&format!("{name}-"));
-    Ok(found.into_iter().find(belongs))
+    let belongs = |pod: &Applicant| pod.name_any().starts_with(&format!("{name}-"));
+    Ok(found.into_iter().find(belongs).map(Pod::from))
 }
 
 /// The UID of the pod that a service account token is bound to, as the API server vouches for.

@@ -4,8 +4,10 @@
 //! are written together, a few times in a second at the most. What is over is taken out with the next write, or after a while.
 //!
 //! - [`clerk`]: reads and writes one of the Secrets
+//! - [`edition`]: such a Secret, for whoever knows what is in it
 
 mod clerk;
+mod edition;
 #[cfg(test)]
 mod tests;
 
@@ -16,7 +18,7 @@ use std::{
 };
 
 use bk_plan::broker::session::{SHARDS, SessionRecord, secret_name, shard};
-use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use tokio::{
     sync::{mpsc, oneshot, watch},
     time::Instant,
@@ -148,14 +150,10 @@ impl Shelf {
     }
 }
 
-fn version(metadata: &ObjectMeta) -> Option<u64> {
-    metadata.resource_version.as_deref()?.parse().ok()
-}
-
 impl State {
     /// Takes down that a write based on what is known was done, and what it has taken out.
-    fn wrote(&mut self, written: &ObjectMeta, gone: &[String]) {
-        if let Some(version) = version(written).filter(|version| *version > self.version) {
+    fn wrote(&mut self, written: Option<u64>, gone: &[String]) {
+        if let Some(version) = written.filter(|version| *version > self.version) {
             self.version = version;
             for job in gone {
                 self.over.remove(job);
@@ -165,7 +163,8 @@ impl State {
 
     /// Takes over what a Secret holds, unless a younger version is known.
     fn see(&mut self, secret: &Secret) {
-        let Some(version) = version(&secret.metadata).filter(|version| *version > self.version) else {
+        let Some(version) = edition::version(&secret.metadata).filter(|version| *version > self.version)
+        else {
             return;
         };
         self.version = version;

@@ -6,7 +6,11 @@ use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 
 use super::Ticket;
-use crate::{facts::PodFacts, origin::Origin, pod::AGENT_CONTAINER};
+use crate::{
+    facts::PodFacts,
+    origin::Origin,
+    pod::{self, AGENT_CONTAINER},
+};
 
 /// How long after the last of a pod's containers has started its agent may register. Agents try for five minutes.
 pub const VALIDITY: SignedDuration = SignedDuration::from_mins(10);
@@ -83,12 +87,14 @@ pub fn decide(
     let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
     let agent = containers.iter().find(|container| container.name == AGENT_CONTAINER);
     let agent = agent.ok_or(Refusal::PodGone)?;
-    let tags = variable(agent, "BUILDKITE_AGENT_TAGS");
-    let listed = tags.split(',').map(str::trim).filter(|tag| !tag.is_empty()).map(str::to_owned);
+    let listed = |tags: String| {
+        let tags = tags.split(',').map(str::trim).filter(|tag| !tag.is_empty());
+        tags.map(str::to_owned).collect()
+    };
     Ok(Registration {
         name: variable(agent, "BUILDKITE_AGENT_NAME").to_owned(),
         // A value with other variables in it is put together on the node.
-        tags: (!tags.contains("$(")).then(|| listed.collect()),
+        tags: pod::plain(variable(agent, "BUILDKITE_AGENT_TAGS")).map(listed),
         is_certain,
     })
 }
@@ -198,6 +204,9 @@ mod tests {
         let mut put_together = pod("b", "1", None, None);
         put_together["spec"]["containers"][1]["env"][1]["value"] = json!("node=$(BUILDKITE_K8S_NODE)");
         assert_eq!(asked(put_together, Caller::Pod("p")).unwrap().tags, None);
+        let mut written_so = pod("b", "1", None, None);
+        written_so["spec"]["containers"][1]["env"][1]["value"] = json!("price=$$(NODE)$$$");
+        assert_eq!(asked(written_so, Caller::Pod("p")).unwrap().tags.unwrap(), ["price=$(NODE)$$"]);
     }
 
     #[test]

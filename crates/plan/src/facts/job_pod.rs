@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use k8s_openapi::{
     Metadata, NamespaceResourceScope, Resource,
-    api::core::v1::{Container, Pod, PodSpec, PodStatus},
+    api::core::v1::{Container, EnvVar, Pod, PodSpec, PodStatus},
     apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time},
 };
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use crate::origin::{self, Origin};
 
 /// A job pod as it is kept. To the API server it is a pod like any other, but it can only be read.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(from = "Wire")]
+#[serde(from = "Wire<WireContainer>")]
 pub struct JobPod {
     /// Without labels and annotations: maps of one entry take as much as everything else that is kept.
     metadata: ObjectMeta,
@@ -48,33 +48,56 @@ impl Origin for JobPod {
     }
 }
 
-impl Resource for JobPod {
-    const API_VERSION: &'static str = Pod::API_VERSION;
-    const GROUP: &'static str = Pod::GROUP;
-    const KIND: &'static str = Pod::KIND;
-    const VERSION: &'static str = Pod::VERSION;
-    const URL_PATH_SEGMENT: &'static str = Pod::URL_PATH_SEGMENT;
-    type Scope = NamespaceResourceScope;
+/// What is a pod to the API server.
+macro_rules! read_as_pod {
+    ($($kind:ty),*) => {$(
+        impl Resource for $kind {
+            const API_VERSION: &'static str = Pod::API_VERSION;
+            const GROUP: &'static str = Pod::GROUP;
+            const KIND: &'static str = Pod::KIND;
+            const VERSION: &'static str = Pod::VERSION;
+            const URL_PATH_SEGMENT: &'static str = Pod::URL_PATH_SEGMENT;
+            type Scope = NamespaceResourceScope;
+        }
+
+        impl Metadata for $kind {
+            type Ty = ObjectMeta;
+
+            fn metadata(&self) -> &ObjectMeta {
+                &self.metadata
+            }
+
+            fn metadata_mut(&mut self) -> &mut ObjectMeta {
+                &mut self.metadata
+            }
+        }
+    )*};
 }
 
-impl Metadata for JobPod {
-    type Ty = ObjectMeta;
+read_as_pod!(JobPod, Applicant);
 
-    fn metadata(&self) -> &ObjectMeta {
-        &self.metadata
-    }
+/// A job pod as the broker reads it when its agent registers: with the agent's variables besides.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Wire<WireApplicant>")]
+pub struct Applicant {
+    metadata: ObjectMeta,
+    spec: PodSpec,
+    status: Option<PodStatus>,
+}
 
-    fn metadata_mut(&mut self) -> &mut ObjectMeta {
-        &mut self.metadata
+impl From<Applicant> for Pod {
+    fn from(Applicant { metadata, spec, status }: Applicant) -> Self {
+        Self { metadata, spec: Some(spec), status }
     }
 }
 
 /// What is read of a pod.
 #[derive(Deserialize)]
-struct Wire {
+#[serde(bound = "C: Deserialize<'de>")]
+struct Wire<C> {
     metadata: WireMeta,
     #[serde(default)]
-    spec: WireSpec,
+    spec: WireSpec<C>,
     status: Option<PodStatus>,
 }
 
@@ -100,13 +123,19 @@ struct WireOwner {
     uid: String,
 }
 
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct WireSpec {
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", bound = "C: Deserialize<'de>")]
+struct WireSpec<C> {
     node_name: Option<String>,
     #[serde(default)]
-    containers: Vec<WireContainer>,
-    init_containers: Option<Vec<WireContainer>>,
+    containers: Vec<C>,
+    init_containers: Option<Vec<C>>,
+}
+
+impl<C> Default for WireSpec<C> {
+    fn default() -> Self {
+        Self { node_name: None, containers: Vec::new(), init_containers: None }
+    }
 }
 
 #[derive(Deserialize)]
@@ -118,15 +147,44 @@ struct WireContainer {
     command: Option<Vec<String>>,
 }
 
-impl From<Wire> for JobPod {
-    fn from(wire: Wire) -> Self {
-        let containers = |of: Vec<WireContainer>| of.into_iter().map(Container::from).collect();
-        let spec = PodSpec {
-            node_name: wire.spec.node_name,
-            containers: containers(wire.spec.containers),
-            init_containers: wire.spec.init_containers.map(containers),
-            ..PodSpec::default()
-        };
+/// A container with its variables, so far as they have values of their own.
+#[derive(Deserialize)]
+struct WireApplicant {
+    name: String,
+    command: Option<Vec<String>>,
+    env: Option<Vec<WireVariable>>,
+}
+
+#[derive(Deserialize)]
+struct WireVariable {
+    name: String,
+    value: Option<String>,
+}
+
+impl<C> From<WireSpec<C>> for PodSpec
+where
+    Container: From<C>,
+{
+    fn from(wire: WireSpec<C>) -> Self {
+        let containers = |of: Vec<C>| of.into_iter().map(Container::from).collect();
+        Self {
+            node_name: wire.node_name,
+            containers: containers(wire.containers),
+            init_containers: wire.init_containers.map(containers),
+            ..Self::default()
+        }
+    }
+}
+
+impl From<Wire<WireApplicant>> for Applicant {
+    fn from(wire: Wire<WireApplicant>) -> Self {
+        Self { metadata: wire.metadata.into(), spec: wire.spec.into(), status: wire.status }
+    }
+}
+
+impl From<Wire<WireContainer>> for JobPod {
+    fn from(wire: Wire<WireContainer>) -> Self {
+        let spec = PodSpec::from(wire.spec);
         let mut metadata = ObjectMeta::from(wire.metadata);
         let (build_job, attempt) = (origin::label(&metadata).map(Box::from), origin::annotation(&metadata));
         (metadata.labels, metadata.annotations) = (None, None);
@@ -161,6 +219,14 @@ impl From<WireMeta> for ObjectMeta {
 impl From<WireOwner> for OwnerReference {
     fn from(wire: WireOwner) -> Self {
         Self { kind: wire.kind, uid: wire.uid, ..Self::default() }
+    }
+}
+
+impl From<WireApplicant> for Container {
+    fn from(WireApplicant { name, command, env }: WireApplicant) -> Self {
+        let variable = |WireVariable { name, value }| EnvVar { name, value, value_from: None };
+        let env = env.map(|env| env.into_iter().map(variable).collect());
+        Self { name, command, env, ..Self::default() }
     }
 }
 

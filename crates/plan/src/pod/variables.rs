@@ -25,6 +25,11 @@ pub(super) fn refers(text: &str) -> bool {
     text.replace("$$", "").contains("$(")
 }
 
+/// What Kubernetes makes of a variable's value; none if it puts it together of others.
+pub(crate) fn plain(value: &str) -> Option<String> {
+    (!refers(value)).then(|| value.replace("$$", "$"))
+}
+
 /// Gives each variable its value: in place, if it is there already.
 pub(super) fn set_all(vars: &mut Vec<EnvVar>, new: impl IntoIterator<Item = EnvVar>) {
     for var in new {
@@ -78,6 +83,7 @@ mod tests {
         fn kubernetes_leaves_it_as_it_is(text in "[$()A a]{0,12}") {
             prop_assert_eq!(expand(&literal(&text)), text.as_str());
             prop_assert!(!refers(&literal(&text)));
+            prop_assert_eq!(plain(&literal(&text)), Some(text.clone()));
             prop_assert!(refers(&text) || !text.contains("$(A)") || text.contains("$$"));
         }
     }

@@ -9,10 +9,10 @@ use std::{
 use bk_api::names;
 use bk_plan::broker::session::{MAX_RECORDS, SessionRecord};
 use futures::StreamExt;
-use k8s_openapi::{ByteString, api::core::v1::Secret, apimachinery::pkg::apis::meta::v1::ObjectMeta};
+use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Api,
-    api::{ListParams, PartialObjectMeta, Patch, PatchParams},
+    api::{ListParams, Patch, PatchParams},
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -20,7 +20,7 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Add, NotKept, Order, Sessions, Shelf, State, version};
+use super::{Add, NotKept, Order, Sessions, Shelf, State, edition::Edition};
 use crate::{
     error::Error,
     settings::{Cluster, watch_one},
@@ -81,14 +81,11 @@ impl Clerk {
 
     /// Follows what other replicas write. What this one has written itself it is told of without being sent it.
     pub(super) async fn watch(self) {
-        let api = Api::<PartialObjectMeta<Secret>>::namespaced(
-            self.cluster.streams.clone(),
-            &self.cluster.namespace,
-        );
+        let api = Api::<Edition>::namespaced(self.cluster.streams.clone(), &self.cluster.namespace);
         let mut versions = std::pin::pin!(watch_one(api, &self.name));
         while let Some(version) = versions.next().await {
             match version {
-                Ok(Some(secret)) => self.catch_up(&secret.metadata).await,
+                Ok(Some(edition)) => self.catch_up(edition.version()).await,
                 Ok(None) => {
                     self.shelf().known.send_replace(true);
                     tracing::error!(
@@ -105,11 +102,11 @@ impl Clerk {
     }
 
     /// Reads the Secret, unless it is known as it is.
-    async fn catch_up(&self, there: &ObjectMeta) {
+    async fn catch_up(&self, there: Option<u64>) {
         {
             // It may be of a write that is under way, whose answer says so.
             let _writing = self.writing.lock().await;
-            if version(there).is_some_and(|version| version <= self.state().version) {
+            if there.is_some_and(|version| version <= self.state().version) {
                 return;
             }
         }
@@ -172,16 +169,16 @@ impl Clerk {
                 return false;
             };
             let patch = json!({ "metadata": { "resourceVersion": version }, "data": data });
-            let api = Api::<Secret>::namespaced(self.cluster.calls.clone(), &self.cluster.namespace);
+            let api = Api::<Edition>::namespaced(self.cluster.calls.clone(), &self.cluster.namespace);
             let params = PatchParams {
                 field_manager: Some(names::FIELD_MANAGER.to_owned()),
                 ..PatchParams::default()
             };
             let _writing = self.writing.lock().await;
             // What is in it then is known: only its version is asked for.
-            match api.patch_metadata(&self.name, &params, &Patch::Merge(&patch)).await {
+            match api.patch(&self.name, &params, &Patch::Merge(&patch)).await {
                 Ok(written) => {
-                    self.state().wrote(&written.metadata, &gone);
+                    self.state().wrote(written.version(), &gone);
                     self.keep(adds, kept);
                     return false;
                 }
