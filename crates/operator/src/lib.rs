@@ -49,10 +49,12 @@ pub mod wakefulness;
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 /// How the allocator is set up when the process begins. It would keep a pool of memory for every core times four, and what was
-/// freed for ten seconds: more than all jobs take as long as there are hundreds of them.
+/// freed for ten seconds: more than all jobs take as long as there are hundreds of them. A second is enough for what comes many times in it,
+/// such as the buffers of connections.
 #[expect(unsafe_code, reason = "the allocator reads its settings from a symbol of this name")]
 #[unsafe(export_name = "_rjem_malloc_conf")]
-pub static ALLOCATOR_SETTINGS: &[u8; 62] = b"narenas:2,dirty_decay_ms:200,muzzy_decay_ms:0,tcache_max:8192\0";
+pub static ALLOCATOR_SETTINGS: &[u8; 64] =
+    b"narenas:2,dirty_decay_ms:1000,muzzy_decay_ms:0,tcache_max:32768\0";
 
 /// The operator's version.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");

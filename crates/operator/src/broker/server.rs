@@ -130,7 +130,8 @@ async fn register_agent(
         return (StatusCode::TOO_MANY_REQUESTS, wait, said("too many agents register at once"))
             .into_response();
     };
-    let registering = register(&desk, peer.ip().to_canonical(), &headers, body, permit);
+    // It is large, and would be moved with each that it is wrapped in.
+    let registering = Box::pin(register(&desk, peer.ip().to_canonical(), &headers, body, permit));
     let late = || Failure::Later("slow", format!("it took longer than {} s", PATIENCE.as_secs()));
     let outcome = tokio::time::timeout(PATIENCE, registering).await.unwrap_or_else(|_| Err(late()));
     let (word, response) = match outcome {
