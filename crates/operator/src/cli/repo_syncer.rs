@@ -28,7 +28,7 @@ pub(super) fn run(args: RepoSyncerArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
         let stop = bk_ops::shutdown::on_signal()?;
-        let Cluster { calls, streams, namespace } = Cluster::connect(args.kubeconfig.as_deref()).await?;
+        let Cluster { calls, streams, namespace, .. } = Cluster::connect(args.kubeconfig.as_deref()).await?;
         cluster::run((calls, streams), &namespace, args.syncer, stop).await?;
         Ok(())
     })

@@ -155,7 +155,8 @@ async fn operate(args: RunArgs) -> anyhow::Result<()> {
     }
     let preparing = async {
         let cluster = Cluster::connect(args.kubeconfig.as_deref()).await?;
-        let cluster = telemetry::measured(&cluster, &metrics.calls);
+        let cluster = telemetry::measured(&cluster, &metrics.calls)
+            .map_err(Error::kubernetes("count what is asked of the Kubernetes API"))?;
         let webhooks = Webhooks::start(&args.webhook, &cluster, &shim, &shutdown, &farewells).await?;
         let broker = Broker::start(&args.broker, &cluster, &metrics, &shutdown, &farewells).await?;
         broker.report(&health);

@@ -2,10 +2,12 @@
 
 use std::{error::Error as _, fmt::Debug, future::ready, path::Path, time::Duration};
 
+use axum::http::{Request, Response};
 use backon::ExponentialBuilder;
 use futures::{Stream, StreamExt};
 use kube::{
     Api, Client, Resource,
+    client::{Body, ClientBuilder, DynBody},
     config::{InferConfigError, KubeConfigOptions, Kubeconfig, KubeconfigError},
     runtime::{
         WatchStreamExt,
@@ -14,6 +16,7 @@ use kube::{
     },
 };
 use serde::de::DeserializeOwned;
+use tower::{BoxError, Layer, Service, layer::util::Identity, util::BoxService};
 use tracing::{instrument::WithSubscriber, subscriber::NoSubscriber};
 
 use super::patience;
@@ -75,6 +78,9 @@ where
     })
 }
 
+/// What a request is sent by.
+pub(crate) type Connection = BoxService<Request<Body>, Response<Box<DynBody>>, BoxError>;
+
 /// The cluster's API. Cheap to clone.
 #[derive(Clone)]
 pub struct Cluster {
@@ -84,15 +90,40 @@ pub struct Cluster {
     pub streams: Client,
     /// The namespace that the operator itself is in.
     pub namespace: String,
+    pub(crate) config: kube::Config,
 }
 
 impl Cluster {
     /// Clients with a configuration. Nothing is sent yet.
     pub fn new(config: &kube::Config) -> Result<Self, kube::Error> {
+        Self::with(config, &Identity::new())
+    }
+
+    /// The same cluster by connections of its own, whose requests all pass this layer, and none that this one's pass. A client around a client would
+    /// have each of them queue twice.
+    pub(crate) fn layered<L>(&self, layer: &L) -> Result<Self, kube::Error>
+    where
+        L: Layer<Connection>,
+        L::Service:
+            Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError> + Send + 'static,
+        <L::Service as Service<Request<Body>>>::Future: Send + 'static,
+    {
+        Self::with(&self.config, layer)
+    }
+
+    fn with<L>(config: &kube::Config, layer: &L) -> Result<Self, kube::Error>
+    where
+        L: Layer<Connection>,
+        L::Service:
+            Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError> + Send + 'static,
+        <L::Service as Service<Request<Body>>>::Future: Send + 'static,
+    {
+        let client = |silence| Ok::<_, kube::Error>(builder(config, silence)?.with_layer(layer).build());
         Ok(Self {
-            calls: client(config, CALL_SILENCE)?,
-            streams: client(config, STREAM_SILENCE)?,
+            calls: client(CALL_SILENCE)?,
+            streams: client(STREAM_SILENCE)?,
             namespace: config.default_namespace.clone(),
+            config: config.clone(),
         })
     }
 
@@ -135,14 +166,14 @@ impl Cluster {
     }
 }
 
-fn client(config: &kube::Config, silence: Duration) -> Result<Client, kube::Error> {
+fn builder(config: &kube::Config, silence: Duration) -> Result<ClientBuilder<Connection>, kube::Error> {
     let mut config = config.clone();
     config.connect_timeout = Some(CALL_SILENCE);
     config.write_timeout = Some(CALL_SILENCE);
     config.read_timeout = Some(silence);
     // The time that a connection has waited for its next call does not count.
     config.reset_reader_on_write = true;
-    Client::try_from(config)
+    ClientBuilder::try_from(config)
 }
 
 async fn from_file(

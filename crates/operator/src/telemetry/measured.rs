@@ -7,48 +7,54 @@ use std::{
 
 use axum::http::{Request, Response};
 use futures::future::BoxFuture;
-use kube::{Client, client::Body};
-use tower::{BoxError, Service};
+use kube::client::Body;
+use tower::{BoxError, Layer, Service};
 
 use super::metrics::{Calls, calls};
 use crate::settings::Cluster;
 
-#[derive(Clone)]
-struct Measured {
-    client: Client,
+struct Measured<S> {
+    way: S,
     calls: Calls,
 }
 
-/// The same cluster; what is asked of it is counted.
-pub(crate) fn measured(cluster: &Cluster, calls: &Calls) -> Cluster {
-    let measure = |client: &Client| {
-        Client::new(Measured { client: client.clone(), calls: calls.clone() }, cluster.namespace.clone())
-    };
-    Cluster {
-        calls: measure(&cluster.calls),
-        streams: measure(&cluster.streams),
-        namespace: cluster.namespace.clone(),
+struct Measure(Calls);
+
+impl<S> Layer<S> for Measure {
+    type Service = Measured<S>;
+
+    fn layer(&self, way: S) -> Measured<S> {
+        Measured { way, calls: self.0.clone() }
     }
 }
 
-impl Service<Request<Body>> for Measured {
-    type Response = Response<Body>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
+/// The same cluster; what is asked of it is counted.
+pub(crate) fn measured(cluster: &Cluster, calls: &Calls) -> Result<Cluster, kube::Error> {
+    cluster.layered(&Measure(calls.clone()))
+}
 
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
+impl<S, B> Service<Request<Body>> for Measured<S>
+where
+    S: Service<Request<Body>, Response = Response<B>, Error = BoxError>,
+    S::Future: Send + 'static,
+{
+    type Response = Response<B>;
+    type Error = BoxError;
+    type Future = BoxFuture<'static, Result<Response<B>, BoxError>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.way.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let Self { client, calls } = self.clone();
-        let asked = calls::Request::of(request.method(), request.uri());
+        let (calls, asked) = (self.calls.clone(), calls::Request::of(request.method(), request.uri()));
+        let answer = self.way.call(request);
         Box::pin(async move {
             let begin = Instant::now();
-            let answer = client.send(request).await;
+            let answer = answer.await;
             let code = answer.as_ref().ok().map(|answer| answer.status().as_u16());
             calls.kubernetes(&asked, code, begin.elapsed());
-            Ok(answer?)
+            answer
         })
     }
 }
@@ -73,8 +79,9 @@ mod tests {
         })
         .await;
         let metrics = Metrics::default();
-        let api =
-            |cluster: &Cluster| Api::<ConfigMap>::namespaced(measured(cluster, &metrics.calls).calls, "ci");
+        let api = |cluster: &Cluster| {
+            Api::<ConfigMap>::namespaced(measured(cluster, &metrics.calls).unwrap().calls, "ci")
+        };
         assert!(api(&server.cluster).get("there").await.is_ok());
         assert!(api(&server.cluster).get_opt("gone").await.unwrap().is_none());
         assert!(api(&cluster("http://127.0.0.1:1")).get("there").await.is_err());
