@@ -154,3 +154,27 @@ async fn a_job_that_its_agent_has_ended_stays_as_it_is() {
     })
     .await;
 }
+
+/// Its agent, which is stopped with its pod, was to say so, and did not live to.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_ran_for_too_long_is_ended_though_its_agent_is_lost() {
+    scenario(async |world| {
+        world.cluster.configure("pod_config", "timeouts: { runSeconds: 5 }").await?;
+        let node = PlayedNode::create(&world.cluster).await?;
+        let _operator = world.process().await?;
+        let (run, pod, _agent) = running_on(world, &node).await?;
+        run.status("over", |status| status.phase == Phase::TimedOut).await?;
+        assert_eq!(world.buildkite.job(run.id).await?.job_state, "running", "its agent may yet end it");
+        let gone = Timestamp::now();
+        node.let_go(&pod).await?;
+        let job = world.buildkite.ended(run.id).await?;
+        let took = Timestamp::now().duration_since(gone);
+        assert!(took <= PROMPT, "it took {took:#}: {job:?}");
+        assert_eq!((job.job_state.as_str(), job.exit_status), ("finished", Some(-1)), "{job:?}");
+        let log = world.buildkite.log_with(run.id, "time limit of 5 s").await?;
+        assert!(log.contains("The job was ended by buildkite-operator"), "{log}");
+        assert_eq!(run.end().await?.status.phase, Phase::TimedOut, "what is on record stays");
+        node.remove().await
+    })
+    .await;
+}
