@@ -58,7 +58,24 @@ pub(super) fn check(spec: &PodSpec, job: &BuildJob, settings: &PodSettings) -> R
                 .to_owned(),
         });
     }
+    if is_buildkites {
+        check_paths(spec)?;
+    }
     check_account(spec, is_buildkites, settings)
+}
+
+/// Refuses a path in which the agent itself would put its variables, and tell them to all containers.
+fn check_paths(spec: &PodSpec) -> Result<(), RenderError> {
+    const EXPANDED: &str = "BUILDKITE_GIT_MIRRORS_PATH";
+    let agents = spec.containers.iter().filter(|container| container.name == AGENT_CONTAINER);
+    let mut paths = agents.flat_map(|agent| agent.env.iter().flatten()).filter(|var| var.name == EXPANDED);
+    if paths.any(|path| path.value.as_deref().is_some_and(|value| value.contains('$'))) {
+        return Err(RenderError {
+            path: format!("pod.spec.containers[{AGENT_CONTAINER}].env[{EXPANDED}].value"),
+            problem: "must not contain `$`: the agent would put its own variables there".to_owned(),
+        });
+    }
+    Ok(())
 }
 
 /// Refuses a pod that is the operator. One that names no account has the `default` one, and is let alone as long as it gets no token.

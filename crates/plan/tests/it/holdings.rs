@@ -188,3 +188,20 @@ fn nothing_that_a_step_writes_refers_to_the_token() {
     );
     patch("-v $$(date) $HOME").expect("it refers to nothing");
 }
+
+/// The agent puts variables into this path by itself.
+#[rstest]
+#[case::of_the_plugin("checkout: { gitMirrors: { path: /m/$BUILDKITE_AGENT_TOKEN } }")]
+#[case::of_a_patch(
+    "podSpecPatch: { containers: [{ name: agent, env: [{ name: BUILDKITE_GIT_MIRRORS_PATH, value: '/m/${BUILDKITE_AGENT_TOKEN}' }] }] }"
+)]
+fn the_path_of_mirrors_does_not_refer_to_the_token_either(#[case] plugin: &str) {
+    let refused =
+        rendered(&format!("kubernetes: {{ {plugin} }}"), &pod_settings()).expect_err("it is refused");
+    assert!(
+        refused.starts_with(
+            "pod.spec.containers[agent].env[BUILDKITE_GIT_MIRRORS_PATH].value: must not contain `$`"
+        ),
+        "{refused}"
+    );
+}
