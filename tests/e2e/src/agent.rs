@@ -19,6 +19,7 @@ use uuid::Uuid;
 use crate::{
     World,
     buildkite::{Buildkite, QUEUE},
+    tls,
 };
 
 /// The ConfigMap by which pods trust the operator.
@@ -172,8 +173,12 @@ impl Broker {
     }
 
     /// A client that trusts the broker as pods do, on connections of its own.
+    #[allow(clippy::disallowed_methods, reason = "no client of ours is like an agent's")]
     fn http(&self) -> Result<reqwest::Client> {
-        Ok(bk_ops::http::direct_client("e2e", TIMEOUT, Some(self.authority.as_bytes()))?)
+        let tls = tls::like_an_agent(self.authority.as_bytes())?;
+        let http =
+            reqwest::Client::builder().user_agent("e2e").timeout(TIMEOUT).tls_backend_preconfigured(tls);
+        Ok(http.build()?)
     }
 
     /// A call to it, from outside of any pod.

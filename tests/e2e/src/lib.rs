@@ -18,7 +18,7 @@
 //! - [`registry`]: a registry that images are pulled from, or not
 //! - [`repository`], [`private_repository`]: a git repository that pods can clone, for everybody or with a key
 //! - [`webhook`]: an admission webhook
-//! - [`tls`]: a server's side of TLS
+//! - [`tls`]: both sides of TLS
 //! - [`log_sink`], [`elasticsearch`]: places for logs
 //! - [`program`]: Prometheus and the like
 //! - [`guide`], [`shell`]: what the documents print, and a shell that runs it

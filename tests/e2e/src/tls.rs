@@ -1,4 +1,4 @@
-//! A server's side of TLS, with a certificate that nobody else has signed.
+//! TLS of tests: a server's side, with a certificate that nobody else has signed, and a client's that looks like an agent.
 
 use std::{fs, net::IpAddr, process::Command, sync::Arc};
 
@@ -7,7 +7,8 @@ use tempfile::TempDir;
 use tokio_rustls::{
     TlsAcceptor,
     rustls::{
-        ServerConfig,
+        CipherSuite, ClientConfig, RootCertStore, ServerConfig,
+        crypto::ring,
         pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
     },
 };
@@ -40,4 +41,17 @@ impl Identity {
             .with_single_cert(chain, PrivateKeyDer::from_pem_file(&key)?)?;
         Ok(Self { certificate: fs::read(&certificate)?, acceptor: TlsAcceptor::from(Arc::new(config)) })
     }
+}
+
+/// The side of a client that trusts this authority alone, as PEM, and would rather have what the agent would, a program of Go.
+pub fn like_an_agent(authority: &[u8]) -> Result<ClientConfig> {
+    let mut provider = ring::default_provider();
+    provider.cipher_suites.sort_by_key(|suite| suite.suite() != CipherSuite::TLS13_AES_128_GCM_SHA256);
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(authority) {
+        roots.add(certificate?)?;
+    }
+    let config =
+        ClientConfig::builder_with_provider(Arc::new(provider)).with_safe_default_protocol_versions()?;
+    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }

@@ -131,7 +131,9 @@ fn intake() -> impl TypedValueParser<Value = IntakeKind> {
 pub(super) fn run(args: RunArgs) -> anyhow::Result<()> {
     bk_ops::http::install_crypto_provider();
     bk_ops::logging::init(&args.log);
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    // One besides this thread. At its busiest all of it takes a third of a core, and threads that hand work to each other wake each other:
+    // with one for every core an agent's registration costs a tenth more.
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
     runtime.block_on(operate(args))
 }
 
