@@ -90,6 +90,14 @@ async fn a_pod_that_is_lost_while_the_job_runs_is_reported_at_once_and_not_repla
         let _operator = world.operator().await?;
         let run = world.submit(ENDLESS).await?;
         run.output(UNDER_WAY).await?;
+        // The kubelet has said all that it has to say of it, and does not write over what the test says.
+        eventually("its pod is ready", async || {
+            let pods = run.pods();
+            let mut conditions =
+                pods.iter().filter_map(|pod| pod.status.as_ref()?.conditions.as_ref()).flatten();
+            Ok(conditions.any(|own| own.type_ == "Ready" && own.status == "True").then_some(()))
+        })
+        .await?;
         let struck = Timestamp::now();
         strike(world, blow, &run.pod(1).await?).await?;
         let end = run.end().await?;
