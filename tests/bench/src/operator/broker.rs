@@ -20,9 +20,6 @@ const PAUSES: [Duration; 3] =
 /// What the broker may add to a job, in the middle.
 const TARGET: f64 = 20.0;
 
-/// The call by which operators look into a queue.
-const LOOK: &str = "stacks/scheduled-jobs";
-
 /// Has agents trust their Buildkite.
 const TRUST: &str = "{ volumes: [{ name: bench-authority, configMap: { name: bench-authority } }], containers: [{ name: agent, \
                      volumeMounts: [{ name: bench-authority, mountPath: /etc/ssl/certs/bench.crt, subPath: ca.crt }] }] }";
@@ -129,7 +126,7 @@ impl Side {
         let calls = self.stage.buildkite_calls(self.begun)?;
         let moments = moments(&calls);
         let mut looks: Vec<Timestamp> =
-            calls.iter().filter(|call| call.kind.ends_with(LOOK)).map(|call| call.at).collect();
+            calls.iter().filter(|call| call.is_look()).map(|call| call.at).collect();
         looks.sort_unstable();
         let mut times = Times::default();
         for job in &self.jobs {

@@ -29,6 +29,11 @@ pub(super) struct Call {
 }
 
 impl Call {
+    /// Whether it is one by which operators look into a queue.
+    pub(super) fn is_look(&self) -> bool {
+        self.kind.ends_with("stacks/scheduled-jobs")
+    }
+
     /// Whether a stack made it, rather than an agent or this benchmark.
     pub(super) fn is_of_stack(&self) -> bool {
         self.kind.contains(" stacks/")

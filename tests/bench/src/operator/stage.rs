@@ -161,7 +161,7 @@ impl Stage {
         let mut controller = command.start(self, max_in_flight).await?;
         let listed = self.until(PATIENCE, &mut controller, None, || {
             let calls = self.buildkite_calls(Timestamp::MIN)?;
-            Ok(calls.iter().any(|call| call.kind.ends_with("stacks/scheduled-jobs")))
+            Ok(calls.iter().any(Call::is_look))
         });
         anyhow::ensure!(listed.await?, "the controller does not list jobs: {}", controller.last_words());
         Ok(controller)
