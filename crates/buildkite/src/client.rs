@@ -320,7 +320,7 @@ fn message(body: &[u8]) -> String {
         errors: Vec<QueryError>,
     }
     match serde_json::from_slice(body) {
-        Ok(Body { message: Some(message), .. }) => message,
+        Ok(Body { message: Some(message), .. }) => crate::stacks::crop(&message, 512),
         Ok(Body { errors, .. }) if !errors.is_empty() => graphql::in_words(errors),
         _ => crate::stacks::crop(String::from_utf8_lossy(body).trim(), 512),
     }

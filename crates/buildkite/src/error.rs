@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::StatusCode;
+use reqwest::{StatusCode, header::HeaderValue};
 
 /// A call to Buildkite that did not succeed.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +83,16 @@ impl Error {
     /// Whether the job in question is settled or unknown, so that there is nothing left to do for it.
     pub fn is_settled(&self) -> bool {
         matches!(self.status(), Some(StatusCode::NOT_FOUND | StatusCode::UNPROCESSABLE_ENTITY))
+    }
+
+    /// The same, without the token of an `Authorization` header in what was answered.
+    pub(crate) fn without(mut self, header: &HeaderValue) -> Self {
+        let token = header.to_str().ok().and_then(|header| header.split_once(' ')).map(|(_, token)| token);
+        if let (Self::Status { message, .. } | Self::Query { message, .. }, Some(token)) = (&mut self, token)
+        {
+            *message = message.replace(token, "[token]");
+        }
+        self
     }
 
     /// Whether the service does not accept the token, or not for this.

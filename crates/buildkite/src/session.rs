@@ -85,8 +85,12 @@ impl Registrar {
     pub async fn register(&self, agent: &impl Serialize) -> Result<Value, Error> {
         const ATTEMPT: &str = "register an agent with the agent token";
         let request = self.http.post(format!("{}/register", self.endpoint));
-        let request = request.header(header::AUTHORIZATION, self.credentials.header()).json(agent);
-        decode(ATTEMPT, &self.endpoint, send(ATTEMPT, &self.endpoint, request).await?).await
+        let token = self.credentials.header();
+        let request = request.header(header::AUTHORIZATION, token.clone()).json(agent);
+        let answer = send(ATTEMPT, &self.endpoint, request).await;
+        // What stands between us and the service may repeat what it was sent.
+        let answer = answer.map_err(|error| error.without(&token))?;
+        decode(ATTEMPT, &self.endpoint, answer).await
     }
 
     /// The same, tried again while it may help; what comes of it can act for the agent.

@@ -1,6 +1,6 @@
 //! An API server for tests, which answers as each of them says.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -9,9 +9,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use serde_json::{Value, json};
-use tokio::net::TcpListener;
+use tokio::{net::TcpListener, sync::watch};
 
 use crate::settings::Cluster;
+
+/// How long a call is waited for.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A call to the API server.
 #[derive(Clone, Debug)]
@@ -25,7 +28,7 @@ pub(crate) struct Call {
 pub(crate) struct ApiServer {
     pub(crate) cluster: Cluster,
     pub(crate) url: String,
-    calls: Arc<Mutex<Vec<Call>>>,
+    calls: watch::Sender<Vec<Call>>,
 }
 
 impl ApiServer {
@@ -33,7 +36,7 @@ impl ApiServer {
     pub(crate) async fn start(answer: impl Fn(&Call, usize) -> (u16, Value) + Send + Sync + 'static) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
-        let calls = Arc::new(Mutex::new(Vec::new()));
+        let calls = watch::Sender::new(Vec::new());
         let (record, answer) = (calls.clone(), Arc::new(answer));
         let handle = move |method: Method, uri: Uri, body: Bytes| {
             let call = Call {
@@ -41,10 +44,12 @@ impl ApiServer {
                 path: uri.path().to_owned(),
                 body: serde_json::from_slice(&body).unwrap_or_default(),
             };
-            let mut calls = record.lock().unwrap_or_else(PoisonError::into_inner);
-            let (status, value) = answer(&call, calls.len());
-            calls.push(call);
-            drop(calls);
+            let mut response = None;
+            record.send_modify(|calls| {
+                response = Some(answer(&call, calls.len()));
+                calls.push(call);
+            });
+            let (status, value) = response.expect("it was answered");
             std::future::ready(reply(status, value))
         };
         tokio::spawn(axum::serve(listener, Router::new().fallback(handle)).into_future());
@@ -54,7 +59,17 @@ impl ApiServer {
 
     /// The calls so far.
     pub(crate) fn calls(&self) -> Vec<Call> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.calls.borrow().clone()
+    }
+
+    /// The calls so far, once they are such.
+    pub(crate) async fn calls_when(&self, are_such: impl Fn(&[Call]) -> bool) -> Vec<Call> {
+        let mut calls = self.calls.subscribe();
+        let seen = tokio::time::timeout(PATIENCE, calls.wait_for(|calls| are_such(calls))).await;
+        match seen {
+            Ok(seen) => seen.expect("the server is here").clone(),
+            Err(_) => panic!("these are not the calls that are waited for: {:?}", self.calls()),
+        }
     }
 }
 
@@ -62,6 +77,16 @@ impl ApiServer {
 pub(crate) fn cluster(url: &str) -> Cluster {
     bk_ops::http::install_crypto_provider();
     Cluster::new(&kube::Config::new(url.parse().unwrap())).unwrap()
+}
+
+/// What an API server answers about Secrets that is empty at first and takes whatever is written.
+pub(crate) fn takes_secrets(call: &Call, before: usize) -> (u16, Value) {
+    let secret =
+        |version: usize| json!({ "metadata": { "name": "s", "resourceVersion": version.to_string() } });
+    match call.method.as_str() {
+        "PATCH" => (200, secret(before + 2)),
+        _ => (200, json!({ "metadata": { "resourceVersion": "1" }, "items": [secret(1)] })),
+    }
 }
 
 /// A refusal as Kubernetes words it.

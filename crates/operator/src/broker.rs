@@ -8,6 +8,7 @@
 //! - [`trust`]: how pods come to trust the authority
 //! - [`door`]: how many may come at once, and for how long
 //! - [`server`][]: registrations
+//! - [`turns`]: one registration at a time for each one-time token
 //! - [`sessions`]: what is kept of them
 //! - [`spokesman`]: ending jobs for their agents
 
@@ -19,6 +20,7 @@ mod server;
 pub(crate) mod sessions;
 mod spokesman;
 mod trust;
+mod turns;
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -39,13 +41,15 @@ use tokio::{sync::watch, task::AbortHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use args::BrokerArgs;
+pub(crate) use args::DEFAULT_NAME;
 pub(crate) use spokesman::Spokesman;
 
 use self::{
-    door::{Door, Limits},
+    door::{Door, Limits, Visitors},
     identity::Identity,
     server::{Desk, Terms},
     sessions::Sessions,
+    turns::Turns,
 };
 use crate::{
     certificates,
@@ -58,7 +62,8 @@ use crate::{
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// Connections are closed after the answer, so these are registrations that are under way, and strangers.
-const LIMITS: Limits = Limits { all: 512, of_one: 128, stay: Duration::from_secs(30) };
+const LIMITS: Limits =
+    Limits { all: 512, of_one: 128, stay: Duration::from_secs(30), in_vain: 256.0, per_second: 16.0 };
 
 /// The most that the head of a request may take.
 const HEAD: usize = 32 << 10;
@@ -110,7 +115,7 @@ impl Broker {
         let (terms, known) = watch::channel(None);
         let keeping = keeper::keep(cluster.clone(), name.clone(), host, identities);
         tokio::spawn(shutdown.clone().run_until_cancelled_owned(keeping));
-        let sessions = Sessions::start(cluster, &name);
+        let (sessions, visitors) = (Sessions::start(cluster, &name), Visitors::default());
         let desk = Desk {
             cluster: cluster.clone(),
             terms: known,
@@ -118,11 +123,14 @@ impl Broker {
             sessions: sessions.clone(),
             metrics: metrics.clone(),
             room: server::room(),
+            turns: Turns::new(server::REST),
+            visitors: visitors.clone(),
         };
-        let router = server::routes(url.path(), desk);
+        let router = server::routes(url.path(), Arc::new(desk));
         let has_tls = url.scheme() == "https";
         let proof = has_tls.then(|| identity.clone());
-        farewells.spawn(serve(listener, router, proof, metrics.clone(), shutdown.clone()));
+        let guard = Guard { visitors, metrics: metrics.clone() };
+        farewells.spawn(serve(listener, router, proof, guard, shutdown.clone()));
         Ok(Self(Some(Open { url, name, namespace, terms, identity, sessions, following: Mutex::default() })))
     }
 
@@ -199,7 +207,7 @@ impl Broker {
             namespace: settings.namespace.clone(),
             registrar: settings.registrar.clone(),
             proof: settings.config.pods.registration_proof,
-            is_used: settings.config.pods.agent_credentials != Some(AgentCredentials::Secret),
+            is_used: settings.config.pods.registers_by_operator(),
         };
         open.terms.send_replace(Some(Arc::new(terms)));
         open.follow(None);
@@ -223,8 +231,8 @@ impl Broker {
     }
 
     /// Who ends jobs for their agents. Without a broker nobody can.
-    pub(crate) fn spokesman(&self, registrar: &Registrar) -> Spokesman {
-        Spokesman::new(self.0.as_ref().map(|open| open.sessions.clone()), registrar.clone())
+    pub(crate) fn spokesman(&self, registrar: &Registrar, metrics: &Metrics) -> Spokesman {
+        Spokesman::new(self.0.as_ref().map(|open| open.sessions.clone()), registrar.clone(), metrics.clone())
     }
 
     /// The broker, if pods are to use it.
@@ -292,7 +300,7 @@ async fn serve(
     listener: TcpListener,
     router: Router,
     identity: Option<watch::Receiver<Option<Identity>>>,
-    metrics: Metrics,
+    guard: Guard,
     shutdown: CancellationToken,
 ) {
     let handle = Handle::new();
@@ -300,14 +308,14 @@ async fn serve(
     let service = router.into_make_service_with_connect_info::<SocketAddr>();
     let served = match identity {
         None => match axum_server::from_tcp(listener) {
-            Ok(server) => guarded(server, metrics).handle(handle).serve(service).await,
+            Ok(server) => guard.at(server).handle(handle).serve(service).await,
             Err(error) => Err(error),
         },
         Some(identity) => {
             let tls = certificates::tls("registrations", one_answer, identity, &shutdown);
             let Some(tls) = tls.await else { return };
             match axum_server::from_tcp_rustls(listener, tls) {
-                Ok(server) => guarded(server, metrics).handle(handle).serve(service).await,
+                Ok(server) => guard.at(server).handle(handle).serve(service).await,
                 Err(error) => Err(error),
             }
         }
@@ -323,11 +331,20 @@ fn one_answer(tls: &mut ServerConfig) {
     tls.send_tls13_tickets = 0;
 }
 
-/// Strangers talk to it: each of them can have it keep no more than the head and the body of one request.
-fn guarded<A>(server: Server<SocketAddr, A>, metrics: Metrics) -> Server<SocketAddr, Door<A>> {
-    let mut server = server.http1_only().map(|inside| Door::new(inside, LIMITS, metrics));
-    server.http_builder().http1().max_buf_size(HEAD);
-    server
+/// Looks after a server that strangers talk to.
+struct Guard {
+    visitors: Visitors,
+    metrics: Metrics,
+}
+
+impl Guard {
+    /// Each of them can have it keep no more than the head and the body of one request.
+    fn at<A>(self, server: Server<SocketAddr, A>) -> Server<SocketAddr, Door<A>> {
+        let Self { visitors, metrics } = self;
+        let mut server = server.http1_only().map(|inside| Door::new(inside, LIMITS, visitors, metrics));
+        server.http_builder().http1().max_buf_size(HEAD);
+        server
+    }
 }
 
 #[cfg(test)]
@@ -360,6 +377,7 @@ mod tests {
         telling.await.unwrap();
         assert_eq!(health.readiness(Instant::now()), Ok(()));
     }
+
     #[tokio::test]
     async fn a_replica_whose_broker_is_not_used_needs_no_certificate() {
         let (health, (_identities, identity)) = (unready(), watch::channel(None));
@@ -378,6 +396,7 @@ mod tests {
         telling.await.unwrap();
         assert_eq!(health.readiness(Instant::now()), Ok(()));
     }
+
     #[test]
     fn pods_have_to_be_told_of_another_authority_or_key_and_of_no_other_certificate() {
         let now = Timestamp::from_second(1_800_000_000).unwrap();

@@ -19,7 +19,7 @@ mod workload;
 
 use std::{fmt::Debug, sync::Arc};
 
-use bk_api::{BuildEnvironment, BuildJob, names};
+use bk_api::{BuildEnvironment, BuildJob, Phase, names};
 use bk_plan::{
     decide::{Rules, Timeouts},
     facts::JobPod,
@@ -263,7 +263,8 @@ fn forget(
             context.failures.clear(job);
             context.remote.forget(job);
             let ours = context.recalls.forget(job).has_deleted();
-            if ours {
+            // Of one that ran for too long the agent may not have said so yet: it is spoken for if it is lost.
+            if ours && job.status_or_default().phase != Phase::TimedOut {
                 context.spokesman.forget(job);
             }
             pass_on(job, ours, slots, leaving);

@@ -44,7 +44,7 @@ pub fn in_job_namespace(names: &Names) -> Vec<Permission> {
         all("", "batch", &["jobs"], &["get", "list", "watch", "create", "delete"]),
         all("", "", &["pods"], &["get", "list", "watch", "create", "delete"]),
         all(
-            "The shim and the JobSpawner's written choices.",
+            "The shim, the JobSpawner's written choices, and the broker's authority.",
             "",
             &["configmaps"],
             &["get", "list", "watch", "create", "patch"],

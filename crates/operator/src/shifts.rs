@@ -79,7 +79,6 @@ impl House {
         let (client, owner) = (self.cluster.calls.clone(), settings.owner.as_ref());
         let shim_config_map = shim::ensure(client, &settings.namespace, &self.shim, owner).await?;
         let Settings { config, namespace, .. } = &settings;
-        let owner = settings.owner.as_ref();
         let broker = self.broker.introduce(config, &self.cluster, namespace, owner).await?;
         Ok(Orders { settings, shim_config_map, broker })
     }
@@ -116,6 +115,7 @@ impl House {
             }
             self.hand_over(settings, &next.settings, spawner.under_way());
             if is_changed {
+                self.metrics.config_applied(true, SystemTime::now());
                 configuration.begun(&next.settings.announcer);
             }
             orders = next;
@@ -142,7 +142,6 @@ impl House {
 
     /// Settles what depends on the settings of two shifts.
     fn hand_over(&self, before: &Settings, after: &Settings, under_way: usize) {
-        self.metrics.config_applied(true, SystemTime::now());
         for queue in before.queues().difference(&after.queues()) {
             self.metrics.queues.forget(queue);
         }
@@ -176,7 +175,7 @@ impl House {
             broker_secrets: self.broker.secrets(),
             ..settings.pods(shim_config_map.clone(), broker.as_ref().map(|broker| broker.access.clone()))
         };
-        let spokesman = self.broker.spokesman(&settings.registrar).fenced(self.tenure.as_ref());
+        let spokesman = self.broker.spokesman(&settings.registrar, metrics).fenced(self.tenure.as_ref());
         let controller = Controller::new(
             cluster,
             settings,

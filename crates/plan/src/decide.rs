@@ -256,7 +256,7 @@ pub fn not_created(seen: &Observed<'_>, rules: &Rules, blocker: &Blocker) -> Dec
 /// its pod, and says so itself; only the reason comes from us.
 pub fn departed(job: &BuildJob, state: RemoteState) -> Option<Action> {
     let verdict = verdicts::build_job_deleted(job.metadata.name.as_deref().unwrap_or_default());
-    match state {
+    match state.in_short() {
         RemoteState::Waiting => Some(Action::FinishRemote(verdict)),
         RemoteState::Acquired => Some(Action::Notify(verdict)),
         _ => None,
@@ -281,13 +281,21 @@ impl Case<'_> {
     }
 
     fn remote_state(&self) -> Option<RemoteState> {
-        self.seen.remote.map(|remote| remote.state)
+        self.seen.remote.map(|remote| remote.state.in_short())
+    }
+
+    /// Whether somebody has cancelled the job, and its agent was to end it.
+    fn is_canceling(&self) -> bool {
+        self.seen.remote.is_some_and(|remote| remote.state == RemoteState::Canceling)
     }
 
     /// Buildkite's word, if it is younger than `since`. The kubelet rounds times down to the second and
     /// clocks differ a little, hence the margin.
     fn remote_after(&self, since: Timestamp) -> Option<RemoteState> {
-        self.seen.remote.filter(|remote| remote.asked_at >= since + MARGIN).map(|remote| remote.state)
+        self.seen
+            .remote
+            .filter(|remote| remote.asked_at >= since + MARGIN)
+            .map(|remote| remote.state.in_short())
     }
 
     /// Buildkite's word, if it is younger than something that has ended; without a time, if it is fresh.
@@ -299,7 +307,7 @@ impl Case<'_> {
     fn fresh_remote(&self) -> Option<RemoteState> {
         const FRESH: SignedDuration = SignedDuration::from_secs(5);
         let age = |remote: &Remote| self.seen.now.duration_since(remote.asked_at);
-        self.seen.remote.filter(|remote| age(remote) < FRESH).map(|remote| remote.state)
+        self.seen.remote.filter(|remote| age(remote) < FRESH).map(|remote| remote.state.in_short())
     }
 
     fn write(status: BuildJobStatus) -> Action {
@@ -365,8 +373,15 @@ impl Case<'_> {
 
     /// The same once the verdict is on record.
     fn end_for_agent(&self, verdict: Verdict) -> Decision {
-        let ended = Self::write(self.ended(Phase::Failed, verdict.clone()));
-        let actions = vec![Action::EndForAgent(verdict.clone()), ended, Action::Notify(verdict)];
+        let mut actions = vec![Action::EndForAgent(verdict.clone())];
+        if self.is_canceling() {
+            // With this end it is cancelled at Buildkite, too.
+            let (phase, canceled) = verdicts::canceled(self.status.phase);
+            actions.push(Self::write(self.ended(phase, canceled)));
+        } else {
+            actions
+                .extend([Self::write(self.ended(Phase::Failed, verdict.clone())), Action::Notify(verdict)]);
+        }
         Decision { actions, ask_remote: true, look_again: Some(SignedDuration::from_secs(1)) }
     }
 

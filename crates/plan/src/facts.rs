@@ -240,7 +240,9 @@ impl PodFacts {
         {
             return Some(Taken::For(told));
         }
-        let last_end = || self.managed.iter().filter_map(ContainerFacts::ended_at).max();
+        // Containers take turns: as long as one of them runs, those that are done have not ended the job.
+        let ends = || self.managed.iter().filter_map(ContainerFacts::ended_at);
+        let last_end = || self.managed_ended().then(|| ends().max()).flatten();
         let ended = failure.map_or_else(last_end, |(container, _)| container.ended_at());
         let began = self.deleting_since?;
         let killed_anyway = failure.is_some_and(|(container, _)| container.ran_out_of_memory());

@@ -278,6 +278,8 @@ fn draft(
     equipment::restrict_draft(&mut spec, &names, is_made, settings);
     extra_containers::add(&mut spec, &environment, |container| workspace.share(container))?;
     placement::apply(&mut spec, &environment.needs);
+    // A patch that took one of two away could put the author's in the place of the agent's.
+    references::volumes(&spec)?;
     let checkout = spec.containers.iter().find(|container| container.name == CHECKOUT_CONTAINER).cloned();
     let script = workload::script(job, &environment.primary)?;
     Ok(Draft { spec, commands: names, checkout, script, git, workspace, late: Vec::new() })

@@ -38,6 +38,8 @@ pub enum RemoteState {
     Waiting,
     /// An agent has it, and it has not ended.
     Acquired,
+    /// The same, and the agent is told to stop: it was cancelled.
+    Canceling,
     /// It has ended with an exit status, good or bad.
     Finished,
     /// It was cancelled, and has ended.
@@ -63,12 +65,19 @@ impl RemoteState {
             | "platform_limiting" | "platform_limited" => Self::Waiting,
             "finished" | "passed" | "failed" => Self::Finished,
             "canceled" => Self::Canceled,
+            "canceling" => Self::Canceling,
             "timed_out" => Self::TimedOut,
             "skipped" | "broken" | "expired" | "waiting_failed" | "blocked_failed" | "unblocked_failed" => {
                 Self::NeverRan
             }
             _ => Self::Acquired,
         }
+    }
+
+    /// The same, without what makes no difference to what an agent or its pod still does.
+    #[must_use]
+    pub fn in_short(self) -> Self {
+        if self == Self::Canceling { Self::Acquired } else { self }
     }
 
     /// Whether the job has ended for good.
@@ -102,7 +111,7 @@ mod tests {
     #[rstest]
     #[case("reserved", RemoteState::Waiting)]
     #[case("running", RemoteState::Acquired)]
-    #[case("canceling", RemoteState::Acquired)]
+    #[case("canceling", RemoteState::Canceling)]
     #[case("finished", RemoteState::Finished)]
     #[case("canceled", RemoteState::Canceled)]
     #[case("timed_out", RemoteState::TimedOut)]

@@ -86,7 +86,10 @@ impl Witnessed {
         let pod = seen.pod.as_ref();
         note(&mut self.placed, pod.is_some_and(|pod| pod.node.is_some()));
         note(&mut self.started, pod.is_some_and(PodFacts::all_started));
-        note(&mut self.acquired, seen.remote.is_some_and(|remote| remote.state == RemoteState::Acquired));
+        note(
+            &mut self.acquired,
+            seen.remote.is_some_and(|remote| remote.state.in_short() == RemoteState::Acquired),
+        );
     }
 
     fn of(&self, milestone: Milestone) -> Option<Timestamp> {

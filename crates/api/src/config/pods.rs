@@ -103,6 +103,13 @@ pub struct PodConfig {
     pub keep_pod_on_failure: bool,
 }
 
+impl PodConfig {
+    /// Whether agents register by way of the operator, if it listens for them.
+    pub fn registers_by_operator(&self) -> bool {
+        self.agent_credentials != Some(AgentCredentials::Secret)
+    }
+}
+
 impl Default for PodConfig {
     fn default() -> Self {
         Self {

@@ -203,7 +203,7 @@ catalogue! {
         "see in Buildkite which agent has it; let only one operator serve the queue";
     AgentLost: Agent, Cluster, Replaces, Exit::Container,
         "The agent ended while the job ran.",
-        "start the job again; a retry rule on exit status -1 does so by itself";
+        "start the job again; retry rules on exit status -1 or on signal_reason agent_stop do so by themselves";
     AgentOutOfMemory: Agent, Configuration, Replaces, Exit::Container,
         "A container of the operator's own, such as agent or checkout, used more memory than its limit.",
         "raise that container's memory limit below resources in pod_config";

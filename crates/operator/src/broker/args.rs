@@ -2,8 +2,11 @@
 
 use std::net::SocketAddr;
 
-use bk_api::config::{AgentCredentials, Config};
+use bk_api::config::Config;
 use clap::Args;
+
+/// What the broker's Secrets are called, if nobody says otherwise.
+pub(crate) const DEFAULT_NAME: &str = "buildkite-operator-broker";
 
 /// Options of the registration broker.
 #[derive(Clone, Debug, Default, Args)]
@@ -26,7 +29,7 @@ pub struct BrokerArgs {
         env = "BUILDKITE_BROKER_NAME",
         hide_env_values = true,
         value_name = "NAME",
-        default_value = "buildkite-operator-broker"
+        default_value = DEFAULT_NAME
     )]
     pub broker_name: String,
 }
@@ -34,6 +37,6 @@ pub struct BrokerArgs {
 impl BrokerArgs {
     /// Whether agents in pods register by way of the operator.
     pub(crate) fn serves(&self, config: &Config) -> bool {
-        self.broker_listen.is_some() && config.pods.agent_credentials != Some(AgentCredentials::Secret)
+        self.broker_listen.is_some() && config.pods.registers_by_operator()
     }
 }

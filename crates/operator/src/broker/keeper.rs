@@ -50,8 +50,9 @@ pub(super) async fn keep(
         let Some(secret) = &secret else {
             if !told {
                 tracing::error!(
+                    namespace = cluster.namespace,
                     secret = name,
-                    "agents cannot register: there is no Secret for the broker's certificate"
+                    "agents cannot register: there is no Secret for the broker's certificate; upgrade the chart, or apply deploy/broker.yaml"
                 );
             }
             told = true;

@@ -37,10 +37,13 @@ use kube::{
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tracing::{Instrument, Span, field::Empty};
 
 use super::{
+    door::Visitors,
     identity::Identity,
     sessions::{NotKept, Sessions},
+    turns::Turns,
 };
 use crate::{settings::Cluster, telemetry::Metrics};
 
@@ -52,6 +55,9 @@ const AT_ONCE: usize = 256;
 
 /// What one registration, all in all, may take.
 const PATIENCE: Duration = Duration::from_secs(25);
+
+/// How soon after a registration that came to nothing the next one with the same one-time token. Agents try again after ten seconds.
+pub(super) const REST: Duration = Duration::from_secs(5);
 
 /// What separates the one-time token from the token of the pod's service account. An agent can send only one, so the shim puts them together before
 /// it starts the agent, in `crates/shim/src/proof.rs`.
@@ -78,6 +84,8 @@ pub(super) struct Desk {
     pub(super) sessions: Sessions,
     pub(super) metrics: Metrics,
     pub(super) room: Arc<Semaphore>,
+    pub(super) turns: Turns,
+    pub(super) visitors: Visitors,
 }
 
 /// Why an agent is not registered. What it reads of it is in its log.
@@ -98,14 +106,14 @@ impl From<Refusal> for Failure {
 }
 
 /// Answers below this path.
-pub(super) fn routes(path: &str, desk: Desk) -> Router {
+pub(super) fn routes(path: &str, desk: Arc<Desk>) -> Router {
     let register = format!("{}/register", path.trim_end_matches('/'));
     Router::new()
         .route(&register, post(register_agent).fallback(nothing_here))
         .fallback(nothing_here)
         .layer(DefaultBodyLimit::max(MAX_BODY))
         .layer(map_response(last_answer))
-        .with_state(Arc::new(desk))
+        .with_state(desk)
 }
 
 async fn nothing_here() -> Response {
@@ -124,22 +132,43 @@ async fn register_agent(
     body: Bytes,
 ) -> Response {
     let begin = Instant::now();
-    let Ok(permit) = desk.room.clone().try_acquire_owned() else {
-        desk.metrics.broker.registered("crowded", begin.elapsed());
-        let wait = [(header::RETRY_AFTER, "10")];
-        return (StatusCode::TOO_MANY_REQUESTS, wait, said("too many agents register at once"))
-            .into_response();
-    };
-    // It is large, and would be moved with each that it is wrapped in.
-    let registering = Box::pin(register(&desk, peer.ip().to_canonical(), &headers, body, permit));
-    let late = || Failure::Later("slow", format!("it took longer than {} s", PATIENCE.as_secs()));
-    let outcome = tokio::time::timeout(PATIENCE, registering).await.unwrap_or_else(|_| Err(late()));
-    let (word, response) = match outcome {
-        Ok(answer) => ("registered", Json(answer).into_response()),
-        Err(failure) => failed(failure, peer.ip()),
+    let peer = peer.ip().to_canonical();
+    let span = tracing::info_span!("registration", %peer, build_job = Empty, job_uuid = Empty);
+    let (word, response) = match desk.room.clone().try_acquire_owned() {
+        Err(_) => crowded(),
+        Ok(permit) => {
+            // It is large, and would be moved with each that it is wrapped in.
+            let registering =
+                Box::pin(register(&desk, peer, &headers, body, permit).instrument(span.clone()));
+            match tokio::time::timeout(PATIENCE, registering).await.unwrap_or_else(|_| Err(late())) {
+                Ok(answer) => {
+                    desk.visitors.welcome(peer);
+                    ("registered", Json(answer).into_response())
+                }
+                Err(failure) => span.in_scope(|| failed(failure)),
+            }
+        }
     };
     desk.metrics.broker.registered(word, begin.elapsed());
     response
+}
+
+fn late() -> Failure {
+    let seconds = PATIENCE.as_secs();
+    Failure::Later(
+        "slow",
+        format!("the registration took longer than {seconds} s: the API server or Buildkite is slow"),
+    )
+}
+
+/// What an agent hears that comes with too many others. It is counted, and not in the log, which as many would fill.
+fn crowded() -> (&'static str, Response) {
+    let response = (
+        StatusCode::TOO_MANY_REQUESTS,
+        [(header::RETRY_AFTER, "10")],
+        said("too many agents register at once"),
+    );
+    ("crowded", response.into_response())
 }
 
 /// An agent has no other question.
@@ -149,13 +178,13 @@ async fn last_answer(mut response: Response) -> Response {
 }
 
 /// What an agent, the log and the metrics hear of a failure. No token is in any of it.
-fn failed(failure: Failure, peer: IpAddr) -> (&'static str, Response) {
+fn failed(failure: Failure) -> (&'static str, Response) {
     let (word, status, message) = match failure {
         Failure::Refused(refusal) => (refusal.word(), StatusCode::UNAUTHORIZED, refusal.to_string()),
         Failure::Later(word, message) => (word, StatusCode::SERVICE_UNAVAILABLE, message),
         Failure::Rejected(status, message) => ("rejected", status, message),
     };
-    tracing::warn!(%peer, outcome = word, reason = message, "an agent was not registered");
+    tracing::warn!(outcome = word, reason = message, "an agent was not registered");
     (word, (status, said(&message)).into_response())
 }
 
@@ -170,13 +199,15 @@ async fn register(
     body: Bytes,
     permit: OwnedSemaphorePermit,
 ) -> Result<Value, Failure> {
-    let unready = || Failure::Later("unready", "the operator has not read its configuration yet".to_owned());
+    let unready = |lack: &str| Failure::Later("unready", format!("the operator has {lack} yet"));
     let (terms, identity) = (desk.terms.borrow().clone(), desk.identity.borrow().clone());
-    let (terms, identity) = (terms.ok_or_else(unready)?, identity.ok_or_else(unready)?);
+    let terms = terms.ok_or_else(|| unready("not read its configuration"))?;
+    let identity = identity.ok_or_else(|| unready("no key of one-time tokens"))?;
     let shown = token(headers).ok_or(Refusal::Unknown)?;
     let (shown, proof) =
         shown.split_once(SEPARATOR).map_or((shown, None), |(ticket, proof)| (ticket, Some(proof)));
     let ticket = Ticket::read(shown, &identity.ticket_key).ok_or(Refusal::Unknown)?;
+    Span::current().record("build_job", &ticket.build_job).record("job_uuid", &ticket.job_uuid);
     let is_used = |record: SessionRecord| record.bars(&ticket.uid, ticket.attempt);
     if desk.sessions.get(&ticket.job_uuid).is_some_and(is_used) {
         return Err(Refusal::Used.into());
@@ -189,16 +220,24 @@ async fn register(
     };
     let (reviewed, pod) = tokio::try_join!(reviewed, find(desk, &terms, &ticket))?;
     let caller = reviewed.as_deref().map_or(Caller::Address(peer), Caller::Pod);
-    let admitted = registration::decide(&ticket, pod.as_ref(), caller, Timestamp::now())?;
+    let admitted = registration::decide(shown, pod.as_ref(), caller, Timestamp::now())?;
+    let busy = "another registration with this one-time token is under way, or has just come to nothing";
+    let turn = desk.turns.take(&ticket).ok_or_else(|| Failure::Later("busy", busy.to_owned()))?;
     let (answer, heard) = oneshot::channel();
     let desk = desk.clone();
-    tokio::spawn(async move {
-        let _permit = permit;
+    let enrolling = async move {
         let registered = enrol(&desk, &terms, &ticket, &admitted, peer, &body).await;
-        if let Err(Ok(_unheard)) = answer.send(registered) {
+        let is_registered = registered.is_ok();
+        let is_unheard = answer.send(registered).is_err();
+        if is_registered && is_unheard {
             withdraw(&desk, &terms, &ticket).await;
         }
-    });
+        drop(permit);
+        if !is_registered || is_unheard {
+            turn.rest().await;
+        }
+    };
+    tokio::spawn(enrolling.in_current_span());
     heard.await.unwrap_or_else(|_| Err(Failure::Later("stopped", "the operator is about to stop".to_owned())))
 }
 
@@ -219,7 +258,7 @@ async fn enrol(
 async fn withdraw(desk: &Desk, terms: &Terms, ticket: &Ticket) {
     let record = desk.sessions.get(&ticket.job_uuid);
     if let Some(record) = record.filter(|record| record.is_of(&ticket.uid, ticket.attempt)) {
-        desk.sessions.remove(&ticket.job_uuid, &ticket.uid);
+        desk.sessions.take_back(&ticket.job_uuid, &ticket.uid);
         disconnect(terms, &record).await;
     }
 }
@@ -327,12 +366,7 @@ async fn keep(
         tokio::spawn(async move { disconnect(&terms, &former).await });
     }
     answer["endpoint"] = json!(endpoint.as_deref().unwrap_or(terms.registrar.endpoint()));
-    tracing::info!(
-        job_uuid = ticket.job_uuid,
-        build_job = ticket.build_job,
-        agent = record.agent,
-        "an agent has registered"
-    );
+    tracing::info!(agent = record.agent, "an agent has registered");
     Ok(answer)
 }
 

@@ -19,16 +19,10 @@ use std::{
 
 use bk_plan::broker::session::{SHARDS, SessionRecord, secret_name, shard};
 use k8s_openapi::{ByteString, api::core::v1::Secret};
-use tokio::{
-    sync::{mpsc, oneshot, watch},
-    time::Instant,
-};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use self::clerk::Clerk;
 use crate::{error::Error, settings::Cluster};
-
-/// How long the first look at what is on record may take. Without it, much is taken for lost that can be spoken for.
-const FIRST_LOOK: Duration = Duration::from_secs(20);
 
 /// Why a session is not on record.
 #[derive(Debug)]
@@ -43,14 +37,12 @@ pub(crate) enum NotKept {
 #[derive(Clone)]
 pub(crate) struct Sessions {
     shelves: Arc<[Shelf]>,
-    /// Until when the first look may take.
-    patience: Instant,
 }
 
 /// The sessions in one Secret.
 struct Shelf {
     state: Mutex<State>,
-    /// Whether it was looked at.
+    /// Whether it was looked at, or cannot be.
     known: watch::Sender<bool>,
     orders: mpsc::UnboundedSender<Order>,
 }
@@ -62,7 +54,7 @@ struct State {
     records: BTreeMap<String, SessionRecord>,
     /// Those among them that there was no room for in the Secret.
     unwritten: BTreeSet<String>,
-    /// What is over, and still on record: jobs, and of which BuildJob's agent.
+    /// What is over, and still on record: jobs, and their agents.
     over: BTreeMap<String, String>,
 }
 
@@ -71,8 +63,12 @@ type Add = (String, SessionRecord, oneshot::Sender<Result<(), NotKept>>);
 
 enum Order {
     Add(Box<Add>),
-    Remove,
+    /// Something is over, and may stay on record for so long.
+    Remove(Duration),
 }
+
+/// How long what is over may stay on record.
+const LINGER: Duration = Duration::from_mins(1);
 
 impl Sessions {
     /// Keeps sessions in Secrets called after `broker`, for as long as the process lives: agents that are being registered at the shutdown come
@@ -84,7 +80,7 @@ impl Sessions {
             writers.push((secret_name(broker, number), receiver));
             Shelf { state: Mutex::default(), known: watch::Sender::new(false), orders }
         });
-        let sessions = Self { shelves: shelves.collect(), patience: Instant::now() + FIRST_LOOK };
+        let sessions = Self { shelves: shelves.collect() };
         for (number, (name, orders)) in writers.into_iter().enumerate() {
             let clerk = Clerk::new(cluster.clone(), name, sessions.clone(), number);
             tokio::spawn(clerk.clone().watch());
@@ -93,13 +89,13 @@ impl Sessions {
         sessions
     }
 
-    /// Waits until it is known what is on record. If that cannot be read, it is not waited for in vain.
+    /// Waits until it is known what is on record, or that this cannot be read: until then, much would be taken for lost that can be spoken for.
     pub(crate) async fn complete(&self) {
         // Each round of the controller asks; nearly always all of it is known.
         for shelf in self.shelves.iter().filter(|shelf| !*shelf.known.borrow()) {
             let mut known = shelf.known.subscribe();
-            // It is told of at once where it fails.
-            let _late = tokio::time::timeout_at(self.patience, known.wait_for(|known| *known)).await;
+            // The shelves hold the senders.
+            let _never = known.wait_for(|known| *known).await;
         }
     }
 
@@ -123,18 +119,28 @@ impl Sessions {
         answer.await.map_err(|_| gone())?
     }
 
-    /// Forgets the session of a BuildJob's agent.
+    /// Forgets the session of a BuildJob's agent, whose job has ended.
     pub(crate) fn remove(&self, job: &str, build_job: &str) {
+        self.take_out(job, build_job, LINGER);
+    }
+
+    /// Forgets a session that nobody has been told of: its agent may come again, also to another replica.
+    pub(crate) fn take_back(&self, job: &str, build_job: &str) {
+        self.take_out(job, build_job, Duration::ZERO);
+    }
+
+    fn take_out(&self, job: &str, build_job: &str, linger: Duration) {
         let kept_in = self.shelf(job);
         let mut state = kept_in.lock();
-        if state.records.get(job).is_some_and(|record| record.build_job == build_job) {
-            state.records.remove(job);
-            if state.unwritten.remove(job) {
-                return;
-            }
-            state.over.insert(job.to_owned(), build_job.to_owned());
+        if state.records.get(job).is_none_or(|record| record.build_job != build_job) {
+            return;
+        }
+        if let Some(record) = state.records.remove(job)
+            && !state.unwritten.remove(job)
+        {
+            state.over.insert(job.to_owned(), record.agent);
             // The writer is gone only while the process ends.
-            let _ending = kept_in.orders.send(Order::Remove);
+            let _ending = kept_in.orders.send(Order::Remove(linger));
         }
     }
 
@@ -151,6 +157,11 @@ impl Shelf {
 }
 
 impl State {
+    /// The version that is known, if any is, as the API server spells it.
+    fn label(&self) -> Option<String> {
+        (self.version > 0).then(|| self.version.to_string())
+    }
+
     /// Takes down that a write based on what is known was done, and what it has taken out.
     fn wrote(&mut self, written: Option<u64>, gone: &[String]) {
         if let Some(version) = written.filter(|version| *version > self.version) {
@@ -173,8 +184,8 @@ impl State {
             Some((job.clone(), serde_json::from_slice(&bytes.0).ok()?))
         };
         let mut held: BTreeMap<String, SessionRecord> = held.filter_map(read).collect();
-        self.over.retain(|job, build_job| {
-            let is_held = held.get(job).is_some_and(|record| record.build_job == *build_job);
+        self.over.retain(|job, agent| {
+            let is_held = held.get(job).is_some_and(|record| record.agent == *agent);
             is_held && held.remove(job).is_some()
         });
         // What has come in by another replica meanwhile is younger.

@@ -13,7 +13,7 @@ use k8s_openapi::api::{
 use kube::{Api, Client, ResourceExt, api::ListParams};
 
 use super::connection::failed;
-use crate::settings::deployment;
+use crate::{broker::DEFAULT_NAME, settings::deployment};
 
 /// The variable by which an operator knows its Deployment, and by which the Deployment is known here.
 const OWN_NAME: &str = "BUILDKITE_OPERATOR_DEPLOYMENT";
@@ -107,9 +107,10 @@ pub(super) struct Broker {
 impl Broker {
     /// The broker of a Deployment, if it has one.
     pub(super) fn of(deployment: &Deployment) -> Option<Self> {
+        flag(deployment, "--broker-listen")?;
         let url = flag(deployment, "--broker-url")?;
         let name = flag(deployment, "--broker-name");
-        Some(Self { url, name: name.unwrap_or_else(|| "buildkite-operator-broker".to_owned()) })
+        Some(Self { url, name: name.unwrap_or_else(|| DEFAULT_NAME.to_owned()) })
     }
 
     /// What pods are told of it, but for what the operator alone can make.
@@ -152,17 +153,20 @@ mod tests {
 
     #[test]
     fn pods_are_told_of_the_broker_that_the_deployment_has() {
+        const LISTEN: &str = "--broker-listen=0.0.0.0:8444";
         let with = |args: &[&str]| {
             let container = json!({ "name": "operator", "args": args });
             let deployment =
                 json!({ "spec": { "selector": {}, "template": { "spec": { "containers": [container] } } } });
             Broker::of(&serde_json::from_value(deployment).expect("a Deployment"))
         };
-        assert!(with(&["run"]).is_none());
-        let access = with(&["--broker-url=https://broker.ci.svc:8444/v3/"]).expect("a broker").access();
+        assert!(with(&["--broker-url=https://broker.ci.svc:8444/v3/"]).is_none(), "nobody listens");
+        let access =
+            with(&[LISTEN, "--broker-url=https://broker.ci.svc:8444/v3/"]).expect("a broker").access();
         assert_eq!((access.url.as_str(), access.has_authority), ("https://broker.ci.svc:8444/v3", true));
         assert_eq!(access.name, "buildkite-operator-broker");
-        let access = with(&["--broker-url", "http://b/v3", "--broker-name=mine"]).expect("a broker").access();
+        let access =
+            with(&[LISTEN, "--broker-url", "http://b/v3", "--broker-name=mine"]).expect("a broker").access();
         assert_eq!((access.name.as_str(), access.has_authority, access.key), ("mine", false, None));
     }
 }

@@ -307,7 +307,6 @@ async fn end_for_agent(context: &Context, job: &BuildJob, verdict: &Verdict) -> 
     let is_settled = matches!(finished, Ok(Finished::Settled));
     context.recalls.note(job, |recall| recall.spoke(record.attempt, Timestamp::now(), is_settled));
     let finished = finished?;
-    context.telemetry.metrics.broker.ended(verdict.code.as_str(), finished == Finished::Settled);
     tracing::info!(verdict = verdict.code.as_str(), ?finished, "ended the job for its agent");
     Ok(match finished {
         Finished::Now => Progress::Continue,

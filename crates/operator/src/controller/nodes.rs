@@ -1,6 +1,9 @@
 //! The nodes that job pods are on, if the operator may see nodes.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 use bk_api::{BuildJob, config::NodeLeaving};
 use bk_plan::{
@@ -16,7 +19,7 @@ use kube::{
     api::ListParams,
     runtime::{WatchStreamExt, reflector::ObjectRef, watcher},
 };
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::watch;
 
 use super::Context;
 use crate::{
@@ -32,17 +35,28 @@ pub(super) struct Nodes {
     streams: Client,
     is_wanted: bool,
     known: Mutex<Known>,
+    /// Whether all nodes have been seen, or cannot be.
+    settled: watch::Sender<bool>,
 }
 
 impl Nodes {
     pub(super) fn new(cluster: &Cluster, settings: &PodSettings) -> Self {
         let interrupts = settings.config.node_leaving == NodeLeaving::Interrupt;
-        let known = Known { taints: settings.config.node_leaving_taints.clone(), nodes: HashMap::new() };
+        // Agents may have registered by way of the operator though pods are told of no broker any more.
+        let has_broker = !settings.broker_secrets.is_empty();
         Self {
             streams: cluster.streams.clone(),
-            is_wanted: settings.broker.is_some() || interrupts,
-            known: Mutex::new(known),
+            is_wanted: has_broker || interrupts,
+            known: Mutex::new(Known::new(settings.config.node_leaving_taints.clone())),
+            settled: watch::Sender::new(false),
         }
+    }
+
+    /// Waits until it is known which nodes are silent, or that this cannot be seen for now.
+    pub(super) async fn complete(&self) {
+        let mut settled = self.settled.subscribe();
+        // This holds the sender.
+        let _never = settled.wait_for(|settled| *settled).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, Known> {
@@ -51,30 +65,59 @@ impl Nodes {
     }
 }
 
-/// What is known of nodes. Those of which nothing is to be said, or that no job is on, are left out.
+/// What is known of nodes.
 struct Known {
     /// Taints that say that a node is about to go, besides those that everybody knows.
     taints: Vec<String>,
+    /// How those are of which there is something to say.
     nodes: HashMap<String, NodeFacts>,
+    /// All that there are, once they have been listed.
+    names: Option<HashSet<String>>,
+    /// Those of a list that has begun.
+    listing: HashSet<String>,
+    /// When a node may be as silent as it looks: not while it may have been cut off as we were.
+    reunion: Timestamp,
 }
 
 impl Known {
+    fn new(taints: Vec<String>) -> Self {
+        let (nodes, listing) = (HashMap::new(), HashSet::new());
+        Self { taints, nodes, names: None, listing, reunion: Timestamp::MIN }
+    }
+
     /// Takes down how a node is; answers with its name if that matters to jobs on it.
     fn see(&mut self, event: watcher::Event<Node>, now: Timestamp) -> Option<String> {
         let facts = match event {
             watcher::Event::Apply(node) => {
                 let facts = NodeFacts::of(&node, &self.taints);
-                let noticed = self.silent_since(&facts.name).unwrap_or(now);
+                if let Some(names) = &mut self.names {
+                    names.insert(facts.name.clone());
+                }
+                let noticed = self.silent_since(&facts.name).unwrap_or(now.max(self.reunion));
                 facts.counted_from(noticed)
             }
             // While nobody watched, the node may have been as cut off as we were: it has time to say something.
-            watcher::Event::InitApply(node) => NodeFacts::of(&node, &self.taints).counted_from(now + REUNION),
+            watcher::Event::InitApply(node) => {
+                let facts = NodeFacts::of(&node, &self.taints);
+                self.listing.insert(facts.name.clone());
+                facts.counted_from(now + REUNION)
+            }
             watcher::Event::Delete(node) => {
                 let name = node.metadata.name?;
+                if let Some(names) = &mut self.names {
+                    names.remove(&name);
+                }
                 let noticed = self.silent_since(&name).unwrap_or(now);
                 NodeFacts::deleted(name, noticed)
             }
-            watcher::Event::Init | watcher::Event::InitDone => return None,
+            watcher::Event::Init => {
+                self.listing.clear();
+                return None;
+            }
+            watcher::Event::InitDone => {
+                self.names = Some(std::mem::take(&mut self.listing));
+                return None;
+            }
         };
         let name = facts.name.clone();
         let is_plain = facts.silent_since.is_none() && facts.leaving.is_none();
@@ -83,8 +126,27 @@ impl Known {
         (before.as_ref() != Some(&facts) && !(is_plain && before.is_none())).then_some(name)
     }
 
+    /// Takes down that nodes cannot be watched for now. A watch that goes on later does not say that it was away.
+    fn lose_sight(&mut self, now: Timestamp) {
+        self.reunion = now + REUNION;
+    }
+
     fn silent_since(&self, name: &str) -> Option<Timestamp> {
         self.nodes.get(name)?.silent_since
+    }
+
+    /// Whether there is no such node any more. One that was deleted while nobody watched is told of by nobody.
+    fn lacks(&self, name: &str) -> bool {
+        self.names.as_ref().is_some_and(|names| !names.contains(name))
+    }
+
+    /// How a node is, if there is something to say of it.
+    fn facts(&mut self, name: &str, now: Timestamp) -> Option<NodeFacts> {
+        if self.lacks(name) && !self.nodes.get(name).is_some_and(|facts| facts.is_deleted) {
+            let noticed = self.silent_since(name).unwrap_or(now);
+            self.nodes.insert(name.to_owned(), NodeFacts::deleted(name.to_owned(), noticed));
+        }
+        self.nodes.get(name).cloned()
     }
 }
 
@@ -94,17 +156,28 @@ pub(super) fn follow(context: &Arc<Context>) -> impl Stream<Item = ObjectRef<Bui
     stream::once(async move {
         let api = Api::<Node>::all(context.nodes.streams.clone());
         let may_see = context.nodes.is_wanted && may_see(&api).await;
+        if !may_see {
+            context.nodes.settled.send_replace(true);
+        }
         let watching = may_see.then(|| watcher(api, settings::watch()).backoff(settings::pauses()));
         let events = stream::iter(watching).flatten();
         events.flat_map(move |event| {
-            let touched = match event {
-                Ok(event) => context.nodes.lock().see(event, Timestamp::now()),
+            let concerned = match event {
+                Ok(event) => {
+                    let is_whole = matches!(event, watcher::Event::InitDone);
+                    let touched = context.nodes.lock().see(event, Timestamp::now());
+                    let concerned = touched.map(|node| concerned(&context, &node)).unwrap_or_default();
+                    if is_whole { bereft(&context) } else { concerned }
+                }
                 Err(error) => {
                     tracing::warn!(error = bk_ops::report::one_line(&error), "cannot watch nodes");
-                    None
+                    context.nodes.lock().lose_sight(Timestamp::now());
+                    // Other work does not wait for it.
+                    context.nodes.settled.send_replace(true);
+                    Vec::new()
                 }
             };
-            stream::iter(touched.map(|node| concerned(&context, &node)).unwrap_or_default())
+            stream::iter(concerned)
         })
     })
     .flatten()
@@ -129,14 +202,31 @@ fn concerned(context: &Context, node: &str) -> Vec<ObjectRef<BuildJob>> {
     let is_on = |pod: &JobPod, name: &str| pod.facts().node.as_deref() == Some(name);
     let has_pods = |name: &str| pods.iter().any(|pod| is_on(pod, name));
     context.nodes.lock().nodes.retain(|name, facts| !facts.is_deleted || has_pods(name));
-    let there = pods.iter().filter(|pod| is_on(pod, node));
-    there.filter_map(|pod| Some(ObjectRef::new(pod.build_job()?).within(&context.namespace))).collect()
+    build_jobs(context, pods.iter().filter(|pod| is_on(pod, node)))
+}
+
+/// The BuildJobs of the pods whose nodes are not among those that have just been listed. Pods that are not known yet are looked at anyway.
+fn bereft(context: &Context) -> Vec<ObjectRef<BuildJob>> {
+    context.nodes.settled.send_replace(true);
+    let pods = context.pods.all();
+    let known = context.nodes.lock();
+    build_jobs(
+        context,
+        pods.iter().filter(|pod| pod.facts().node.as_deref().is_some_and(|node| known.lacks(node))),
+    )
+}
+
+fn build_jobs<'a>(
+    context: &Context,
+    pods: impl Iterator<Item = &'a Arc<JobPod>>,
+) -> Vec<ObjectRef<BuildJob>> {
+    pods.filter_map(|pod| Some(ObjectRef::new(pod.build_job()?).within(&context.namespace))).collect()
 }
 
 /// How the node of a pod is. Before a job is ended because of its silence, the API server is asked again.
 pub(super) async fn of(context: &Context, pod: Option<&PodFacts>) -> Result<Option<NodeFacts>, Error> {
     let Some(name) = pod.and_then(|pod| pod.node.as_deref()) else { return Ok(None) };
-    let Some(facts) = context.nodes.lock().nodes.get(name).cloned() else { return Ok(None) };
+    let Some(facts) = context.nodes.lock().facts(name, Timestamp::now()) else { return Ok(None) };
     let patience = SignedDuration::from_secs(context.rules.pod.config.node_loss_seconds.into());
     let is_due = facts.silent_since.is_some_and(|since| Timestamp::now().duration_since(since) >= patience);
     if !is_due {
@@ -154,7 +244,7 @@ pub(super) async fn of(context: &Context, pod: Option<&PodFacts>) -> Result<Opti
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use watcher::Event::{Apply, Delete, InitApply};
+    use watcher::Event::{Apply, Delete, Init, InitApply, InitDone};
 
     use super::*;
 
@@ -169,7 +259,7 @@ mod tests {
     }
 
     fn known() -> Known {
-        Known { taints: Vec::new(), nodes: HashMap::new() }
+        Known::new(Vec::new())
     }
 
     #[test]
@@ -190,6 +280,39 @@ mod tests {
         known.see(Apply(node("Unknown")), at(2));
         assert_eq!(known.see(InitApply(node("Unknown")), at(90)).as_deref(), Some("n"));
         assert_eq!(known.silent_since("n"), Some(at(90) + REUNION));
+    }
+
+    /// A watch that was broken off goes on where it was, and tells of what has happened meanwhile as if it happened now.
+    #[test]
+    fn a_node_has_time_to_be_heard_of_when_the_watch_goes_on() {
+        let mut known = known();
+        known.lose_sight(at(80));
+        known.see(Apply(node("Unknown")), at(90));
+        assert_eq!(known.silent_since("n"), Some(at(80) + REUNION));
+        let mut known = self::known();
+        known.lose_sight(at(10));
+        known.see(Apply(node("Unknown")), at(90));
+        assert_eq!(known.silent_since("n"), Some(at(90)), "that was long ago");
+    }
+
+    #[test]
+    fn a_node_that_was_deleted_while_nobody_watched_is_missed() {
+        let mut known = known();
+        assert_eq!(known.facts("gone", at(1)), None, "nothing is known yet");
+        for event in [Init, InitApply(node("True")), InitDone] {
+            known.see(event, at(2));
+        }
+        assert_eq!(known.facts("n", at(3)), None);
+        let gone = Some(NodeFacts::deleted("gone".to_owned(), at(3)));
+        assert_eq!(
+            [known.facts("gone", at(3)), known.facts("gone", at(9))],
+            [gone.clone(), gone],
+            "since then"
+        );
+        let mut new = node("True");
+        new.metadata.name = Some("gone".to_owned());
+        known.see(Apply(new), at(10));
+        assert_eq!(known.facts("gone", at(11)), None, "it is there after all");
     }
 
     #[test]

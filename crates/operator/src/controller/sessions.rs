@@ -4,6 +4,7 @@ use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use bk_api::{BuildJob, names};
 use bk_plan::{broker::SessionRecord, facts::JobPod, origin::Origin, verdicts};
+use futures::{StreamExt, stream};
 use kube::{
     Api, ResourceExt,
     api::ListParams,
@@ -15,6 +16,9 @@ use crate::error::Error;
 
 /// How often to look for sessions that belong to nobody. Nothing is asked of anybody unless there are some.
 const LOOK: Duration = Duration::from_secs(10);
+
+/// How many jobs are ended at once of which nothing else is left.
+const AT_ONCE: usize = 16;
 
 /// Compares where a pod is with where its agent has registered from.
 pub(super) fn compare(context: &Context, event: &Event<JobPod>) {
@@ -49,13 +53,12 @@ pub(super) async fn tend(context: Arc<Context>) {
             compare_again(&context, job, record);
         }
         // Twice in a row: a BuildJob may be on its way out of the cache, and its pod with it.
-        let mut next = HashSet::new();
-        for (job, record) in orphans {
-            if !suspects.contains(&job) || !bury(&context, &job, &record).await {
-                next.insert(job);
-            }
-        }
-        suspects = next;
+        let (context, before) = (&context, &suspects);
+        let buried = stream::iter(orphans).map(|(job, record)| async move {
+            let is_over = before.contains(&job) && bury(context, &job, &record).await;
+            (!is_over).then_some(job)
+        });
+        suspects = buried.buffer_unordered(AT_ONCE).filter_map(std::future::ready).collect().await;
     }
 }
 

@@ -35,6 +35,7 @@ pub(super) async fn find(context: &Context, job: &BuildJob, recall: &Recall) -> 
     context.pods.complete().await;
     context.batch_jobs.complete().await;
     context.spokesman.complete().await;
+    context.nodes.complete().await;
     let status = job.status_or_default();
     let name = names::pod(&job.name_any(), status.attempt);
     let has_registered = || context.spokesman.session(job).is_some();

@@ -40,7 +40,7 @@ pub(crate) async fn put_back<T>(what: &str, put: impl AsyncFn() -> Result<T, Err
 }
 
 /// Whether a failure is one of the API server, or of the way to it, and may pass by itself.
-fn is_passing(error: &kube::Error) -> bool {
+pub(crate) fn is_passing(error: &kube::Error) -> bool {
     match error {
         kube::Error::Api(status) => matches!(status.code, 408 | 429 | 500..),
         // No answer, half an answer, or one of somebody in between.

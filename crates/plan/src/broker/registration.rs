@@ -2,13 +2,12 @@
 
 use std::net::IpAddr;
 
+use bk_api::config::TOKEN_KEY;
 use jiff::{SignedDuration, Timestamp};
 use k8s_openapi::api::core::v1::{Container, Pod, PodStatus};
 
-use super::Ticket;
 use crate::{
     facts::PodFacts,
-    origin::Origin,
     pod::{self, AGENT_CONTAINER},
 };
 
@@ -68,14 +67,14 @@ impl Refusal {
     }
 }
 
-/// Decides on a ticket, by its pod as the API server has it now.
+/// Decides on a ticket that is good as it is shown, by the pod that it was made for as the API server has that now.
 pub fn decide(
-    ticket: &Ticket,
+    shown: &str,
     pod: Option<&Pod>,
     caller: Caller<'_>,
     now: Timestamp,
 ) -> Result<Registration, Refusal> {
-    let pod = pod.filter(|pod| is_of(pod, ticket)).ok_or(Refusal::PodGone)?;
+    let (pod, agent) = pod.and_then(|pod| Some((pod, bearer(pod, shown)?))).ok_or(Refusal::PodGone)?;
     let facts = PodFacts::of(pod);
     if facts.is_deleting() || facts.is_over() {
         return Err(Refusal::PodGone);
@@ -84,9 +83,6 @@ pub fn decide(
     if facts.all_started() && facts.started_at.is_some_and(|at| now.duration_since(at) > VALIDITY) {
         return Err(Refusal::Expired);
     }
-    let containers = pod.spec.as_ref().map(|spec| spec.containers.as_slice()).unwrap_or_default();
-    let agent = containers.iter().find(|container| container.name == AGENT_CONTAINER);
-    let agent = agent.ok_or(Refusal::PodGone)?;
     let listed = |tags: String| {
         let tags = tags.split(',').map(str::trim).filter(|tag| !tag.is_empty());
         tags.map(str::to_owned).collect()
@@ -99,12 +95,10 @@ pub fn decide(
     })
 }
 
-/// Whether the pod is the one that the ticket was made for. A pod in a `batch/v1` Job belongs to that, and says which BuildJob it is of.
-fn is_of(pod: &Pod, ticket: &Ticket) -> bool {
-    let owners = pod.metadata.owner_references.iter().flatten();
-    let mut owners = owners.map(|owner| (owner.kind.as_str(), owner.uid.as_str()));
-    let owned = owners.any(|(kind, uid)| uid == ticket.uid || kind == "Job");
-    owned && pod.attempt() == Some(ticket.attempt)
+/// The pod's agent, if this ticket was sealed into it: a pod of the same name may be another attempt's, or another BuildJob's.
+fn bearer<'a>(pod: &'a Pod, shown: &str) -> Option<&'a Container> {
+    let agent = pod.spec.as_ref()?.containers.iter().find(|container| container.name == AGENT_CONTAINER)?;
+    (variable(agent, TOKEN_KEY) == shown).then_some(agent)
 }
 
 /// Whether the caller is the pod: for certain, as far as can be said yet, or not at all.
@@ -146,32 +140,31 @@ mod tests {
 
     const NOW: i64 = 1_800_000_000;
 
-    fn ticket() -> Ticket {
-        Ticket { job_uuid: "j".to_owned(), uid: "b".to_owned(), attempt: 1, build_job: "nightly".to_owned() }
-    }
+    /// What is shown.
+    const TICKET: &str = "bkot~j~b~1~nightly~seal";
 
-    /// A pod whose containers run since then, if they do.
-    fn pod(owner: &str, attempt: &str, address: Option<&str>, started: Option<i64>) -> Value {
+    /// A pod with a ticket whose containers run since then, if they do.
+    fn pod(ticket: &str, address: Option<&str>, started: Option<i64>) -> Value {
         let state = started.map_or_else(
             || json!({"waiting": {}}),
             |at| json!({"running": {"startedAt": Timestamp::from_second(at).unwrap()}}),
         );
         let status = |name: &str| json!({"name": name, "image": "", "imageID": "", "ready": true, "restartCount": 0, "state": state});
         json!({
-            "metadata": {"name": "nightly-try1", "uid": "p", "annotations": {"buildkite-operator.dev/attempt": attempt},
-                "ownerReferences": [{"apiVersion": "v1", "kind": "BuildJob", "name": "nightly", "uid": owner}]},
+            "metadata": {"name": "nightly-try1", "uid": "p"},
             "spec": {"containers": [
                 {"name": "container-0", "command": ["/buildkite/shim/buildkite-shim", "run"]},
                 {"name": "agent", "env": [
                     {"name": "BUILDKITE_AGENT_NAME", "value": "nightly-try1"},
-                    {"name": "BUILDKITE_AGENT_TAGS", "value": "queue=default,arch=arm64"}]}]},
+                    {"name": "BUILDKITE_AGENT_TAGS", "value": "queue=default,arch=arm64"},
+                    {"name": TOKEN_KEY, "value": ticket}]}]},
             "status": {"podIP": address, "containerStatuses": [status("container-0"), status("agent")]},
         })
     }
 
     fn asked(pod: Value, caller: Caller<'_>) -> Result<Registration, Refusal> {
         let pod: Pod = serde_json::from_value(pod).unwrap();
-        decide(&ticket(), Some(&pod), caller, Timestamp::from_second(NOW).unwrap())
+        decide(TICKET, Some(&pod), caller, Timestamp::from_second(NOW).unwrap())
     }
 
     fn at(address: &str) -> Caller<'static> {
@@ -179,15 +172,24 @@ mod tests {
     }
 
     #[rstest]
-    #[case::its_address(pod("b", "1", Some("10.0.0.7"), Some(NOW - 5)), at("10.0.0.7"), Ok(true))]
-    #[case::its_address_is_not_known_yet(pod("b", "1", None, None), at("10.0.0.7"), Ok(false))]
-    #[case::as_the_api_server_vouches(pod("b", "1", None, None), Caller::Pod("p"), Ok(true))]
-    #[case::of_another_pod(pod("b", "1", None, None), Caller::Pod("q"), Err(Refusal::Foreign))]
-    #[case::from_elsewhere(pod("b", "1", Some("10.0.0.7"), None), at("10.0.0.8"), Err(Refusal::Foreign))]
-    #[case::of_another_build_job(pod("c", "1", None, None), at("10.0.0.7"), Err(Refusal::PodGone))]
-    #[case::of_another_attempt(pod("b", "2", None, None), at("10.0.0.7"), Err(Refusal::PodGone))]
-    #[case::in_time(pod("b", "1", Some("10.0.0.7"), Some(NOW - 600)), at("10.0.0.7"), Ok(true))]
-    #[case::too_late(pod("b", "1", Some("10.0.0.7"), Some(NOW - 601)), at("10.0.0.7"), Err(Refusal::Expired))]
+    #[case::its_address(pod(TICKET, Some("10.0.0.7"), Some(NOW - 5)), at("10.0.0.7"), Ok(true))]
+    #[case::its_address_is_not_known_yet(pod(TICKET, None, None), at("10.0.0.7"), Ok(false))]
+    #[case::as_the_api_server_vouches(pod(TICKET, None, None), Caller::Pod("p"), Ok(true))]
+    #[case::of_another_pod(pod(TICKET, None, None), Caller::Pod("q"), Err(Refusal::Foreign))]
+    #[case::from_elsewhere(pod(TICKET, Some("10.0.0.7"), None), at("10.0.0.8"), Err(Refusal::Foreign))]
+    #[case::of_another_build_job(
+        pod("bkot~j~c~1~nightly~seal", None, None),
+        at("10.0.0.7"),
+        Err(Refusal::PodGone)
+    )]
+    #[case::of_another_attempt(
+        pod("bkot~j~b~2~nightly~seal", None, None),
+        at("10.0.0.7"),
+        Err(Refusal::PodGone)
+    )]
+    #[case::of_nobody(pod("", None, None), at("10.0.0.7"), Err(Refusal::PodGone))]
+    #[case::in_time(pod(TICKET, Some("10.0.0.7"), Some(NOW - 600)), at("10.0.0.7"), Ok(true))]
+    #[case::too_late(pod(TICKET, Some("10.0.0.7"), Some(NOW - 601)), at("10.0.0.7"), Err(Refusal::Expired))]
     fn a_ticket_is_good_for_its_pod_and_for_minutes(
         #[case] pod: Value,
         #[case] caller: Caller<'_>,
@@ -198,13 +200,13 @@ mod tests {
 
     #[test]
     fn the_pod_says_what_the_agent_is() {
-        let registration = asked(pod("b", "1", None, None), Caller::Pod("p")).unwrap();
+        let registration = asked(pod(TICKET, None, None), Caller::Pod("p")).unwrap();
         assert_eq!(registration.name, "nightly-try1");
         assert_eq!(registration.tags.unwrap(), ["queue=default", "arch=arm64"]);
-        let mut put_together = pod("b", "1", None, None);
+        let mut put_together = pod(TICKET, None, None);
         put_together["spec"]["containers"][1]["env"][1]["value"] = json!("node=$(BUILDKITE_K8S_NODE)");
         assert_eq!(asked(put_together, Caller::Pod("p")).unwrap().tags, None);
-        let mut written_so = pod("b", "1", None, None);
+        let mut written_so = pod(TICKET, None, None);
         written_so["spec"]["containers"][1]["env"][1]["value"] = json!("price=$$(NODE)$$$");
         assert_eq!(asked(written_so, Caller::Pod("p")).unwrap().tags.unwrap(), ["price=$(NODE)$$"]);
     }
@@ -212,11 +214,11 @@ mod tests {
     #[test]
     fn a_pod_that_goes_or_is_gone_registers_nobody() {
         let now = Timestamp::from_second(NOW).unwrap();
-        assert_eq!(decide(&ticket(), None, Caller::Pod("p"), now), Err(Refusal::PodGone));
-        let mut going = pod("b", "1", None, None);
+        assert_eq!(decide(TICKET, None, Caller::Pod("p"), now), Err(Refusal::PodGone));
+        let mut going = pod(TICKET, None, None);
         going["metadata"]["deletionTimestamp"] = json!(now);
         assert_eq!(asked(going, Caller::Pod("p")), Err(Refusal::PodGone));
-        let mut failed = pod("b", "1", None, None);
+        let mut failed = pod(TICKET, None, None);
         failed["status"]["phase"] = json!("Failed");
         assert_eq!(asked(failed, Caller::Pod("p")), Err(Refusal::PodGone));
     }

@@ -38,7 +38,7 @@ impl PartialEq for Key {
 }
 
 /// What a ticket is for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
     /// The Buildkite job.
     pub job_uuid: String,

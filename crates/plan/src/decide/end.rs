@@ -35,7 +35,7 @@ pub(super) fn by_remote(case: &Case<'_>) -> Option<Decision> {
                 None => case.conclude(verdicts::result_unknown()),
             },
         }),
-        RemoteState::Waiting | RemoteState::Acquired | RemoteState::Unknown => None,
+        RemoteState::Waiting | RemoteState::Acquired | RemoteState::Canceling | RemoteState::Unknown => None,
     }
 }
 
@@ -56,11 +56,11 @@ pub(super) fn by_pod(case: &Case<'_>, facts: &PodFacts) -> Decision {
         Some(RemoteState::Acquired) if facts.is_over() => case.end_lost(verdicts::lost(Some(facts))),
         Some(RemoteState::Unknown) if facts.is_over() => case.unknown(),
         // The agent is about to report, or we are about to hear of it.
-        _ => {
+        _ => node::give_up(case, facts).unwrap_or_else(|| {
             let mut decision = Decision::wait(true, pause::after(case, facts.ended_at()));
             warning::add(case, facts, &mut decision);
             decision
-        }
+        }),
     }
 }
 

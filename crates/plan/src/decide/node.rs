@@ -1,6 +1,6 @@
 //! While the pod's node is silent, deleted, or about to go. Without a word from the node, what the cluster does about the pod decides.
 
-use bk_api::config::NodeLeaving;
+use bk_api::{VerdictCode, config::NodeLeaving};
 use jiff::SignedDuration;
 
 use super::{Action, Case, Decision, ladder, start};
@@ -21,9 +21,17 @@ pub(super) fn heed(case: &Case<'_>, facts: &PodFacts) -> Option<Decision> {
     leave(case, facts)
 }
 
-/// Whether the node has been silent for too long.
+/// What it leads to that the node has been silent for too long, once the containers that do the work have ended and nothing but the agent's word is
+/// waited for.
+pub(super) fn give_up(case: &Case<'_>, facts: &PodFacts) -> Option<Decision> {
+    let (node, left) = until_lost(case)?;
+    if left.is_positive() { None } else { lose(case, facts, node, left) }
+}
+
+/// Whether the node has been silent for too long, or is silent and has been found to be lost: whoever has taken over counts anew from then.
 pub(super) fn is_lost(case: &Case<'_>) -> bool {
-    until_lost(case).is_some_and(|(_, left)| !left.is_positive())
+    let is_found = case.status.verdict.as_ref().is_some_and(|verdict| verdict.code == VerdictCode::NodeLost);
+    until_lost(case).is_some_and(|(_, left)| is_found || !left.is_positive())
 }
 
 /// The node, and how long it may still be silent, if it is, and if it matters: whoever cannot speak for the agent can do nothing about its job, and a pod

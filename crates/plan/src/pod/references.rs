@@ -63,6 +63,12 @@ pub(super) fn check(spec: &PodSpec) -> Result<(), RenderError> {
             });
         }
     }
+    let volumes = volumes(spec)?;
+    containers().try_for_each(|container| check_volumes(container, &volumes))
+}
+
+/// The names of a pod's volumes, of which each is there once.
+pub(super) fn volumes(spec: &PodSpec) -> Result<BTreeSet<&str>, RenderError> {
     let mut volumes = BTreeSet::new();
     for volume in spec.volumes.iter().flatten() {
         if !volumes.insert(volume.name.as_str()) {
@@ -72,7 +78,7 @@ pub(super) fn check(spec: &PodSpec) -> Result<(), RenderError> {
             });
         }
     }
-    containers().try_for_each(|container| check_volumes(container, &volumes))
+    Ok(volumes)
 }
 
 fn check_volumes(container: &Container, volumes: &BTreeSet<&str>) -> Result<(), RenderError> {

@@ -25,11 +25,15 @@ const VARIABLES: [&str; 10] = [
     "BUILDKITE_STRICT_SINGLE_HOOKS",
     "BUILDKITE_TIMESTAMP_LINES",
 ];
-/// The account of pods that name none.
-const DEFAULT_ACCOUNT: &str = "default";
 
 /// These say how git is called, which the agent has other containers do.
 const VARIABLES_OF_GIT: &str = "BUILDKITE_GIT_";
+
+/// How Helm calls the Secrets that it keeps its records in, with all values that somebody has set: the agent token may be among them.
+const HELM_RECORDS: &str = "sh.helm.release.v1.";
+
+/// The account of pods that name none.
+const DEFAULT_ACCOUNT: &str = "default";
 
 /// Refuses a finished pod in which a token could be read by anything but the agent.
 pub(super) fn check(spec: &PodSpec, job: &BuildJob, settings: &PodSettings) -> Result<(), RenderError> {
@@ -43,12 +47,16 @@ pub(super) fn check(spec: &PodSpec, job: &BuildJob, settings: &PodSettings) -> R
     // A pod is JSON to begin with.
     let json = serde_json::to_value(&others).unwrap_or_default();
     let tokens = [&settings.config.agent_token_secret, &settings.api_token_secret];
-    let is_guarded =
+    let is_own =
         |name: &str| tokens.into_iter().chain(&settings.broker_secrets).any(|guarded| guarded == name);
+    let is_guarded = |name: &str| is_own(name) || name.starts_with(HELM_RECORDS);
     if let Some((path, secret)) = find(&json, "pod.spec", "", &is_guarded) {
-        let problem = format!(
-            "the Secret `{secret}` holds a token of the operator's, which is not for jobs; name another"
-        );
+        let holds = if is_own(secret) {
+            "holds a token of the operator's"
+        } else {
+            "is Helm's record of an installation, with its tokens"
+        };
+        let problem = format!("the Secret `{secret}` {holds}, which is not for jobs; name another");
         return Err(RenderError { path, problem });
     }
     if is_buildkites && spec.share_process_namespace == Some(true) {

@@ -32,18 +32,23 @@ pub fn lost(facts: Option<&PodFacts>) -> Verdict {
         verdict = Verdict::new(VerdictCode::AgentLost, verdict.message);
     }
     verdict.message = while_running(&verdict.message);
+    evidence::from(facts, as_it_ended(facts, verdict))
+}
+
+/// The verdict, with the exit status of what had failed by then.
+fn as_it_ended(facts: &PodFacts, verdict: Verdict) -> Verdict {
     // A container whose agent is gone says nothing about its command.
-    if let Some((_, status)) = facts.first_failure().filter(|(_, status)| *status != ABANDONED) {
-        verdict = verdict.of_container(status);
+    match facts.first_failure().filter(|(_, status)| *status != ABANDONED) {
+        Some((_, status)) => verdict.of_container(status),
+        None => verdict,
     }
-    evidence::from(facts, verdict)
 }
 
 /// The pod's node was not heard of for too long while the job ran, or is none any more.
 pub fn node_lost(facts: &PodFacts, node: &NodeFacts) -> Verdict {
     let what = if node.is_deleted { "was deleted" } else { "no longer answers" };
     let message = while_running(&format!("its node {} {what}", node.name));
-    evidence::from(facts, Verdict::new(VerdictCode::NodeLost, message))
+    evidence::from(facts, as_it_ended(facts, Verdict::new(VerdictCode::NodeLost, message)))
 }
 
 fn while_running(why: &str) -> String {

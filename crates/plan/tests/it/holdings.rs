@@ -97,6 +97,24 @@ fn a_step_does_not_change_what_the_agent_runs(#[case] volume: &str) {
     );
 }
 
+/// Two volumes of one name, of which a patch takes one away.
+#[rstest]
+#[case::by_the_workspace("workspaceVolume: { name: hooks, emptyDir: {} }")]
+#[case::by_a_pod_spec(
+    "kubernetes: { podSpec: { volumes: [{ name: hooks, emptyDir: {} }], containers: [{ image: a }] } }"
+)]
+fn no_volume_comes_in_place_of_the_agents(#[case] spec: &str) {
+    const PATCH: &str =
+        "podSpecPatch: { volumes: [{ name: hooks, $patch: delete }, { name: hooks, emptyDir: {} }] }";
+    let spec = if let Some(plugin) = spec.strip_suffix(" }").filter(|spec| spec.starts_with("kubernetes")) {
+        format!("{plugin}, {PATCH} }}")
+    } else {
+        format!("{spec}\n  kubernetes: {{ {PATCH} }}")
+    };
+    let refused = rendered(&spec, &with_claim()).expect_err("it is refused");
+    assert_eq!(refused, "pod.spec.volumes[hooks]: there are two volumes called `hooks`; choose another name");
+}
+
 #[test]
 fn administrators_may_and_whom_they_let() {
     let writes = "containers: [{ name: container-0, volumeMounts: [{ name: hooks, mountPath: /mine }] }]";

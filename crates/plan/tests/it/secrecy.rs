@@ -52,6 +52,14 @@ fn refusal(spec: &str, settings: &PodSettings) -> Option<String> {
     render(&job, 0, &surroundings(), settings).err().map(|error| error.to_string())
 }
 
+#[test]
+fn a_record_of_helms_is_refused() {
+    let spec = "kubernetes: { podSpec: { volumes: [{ name: t, secret: { secretName: sh.helm.release.v1.ci.v3 } }] } }";
+    let expected = "pod.spec.volumes[t].secret.secretName: the Secret `sh.helm.release.v1.ci.v3` is Helm's record of an installation, \
+                    with its tokens, which is not for jobs; name another";
+    assert_eq!(refusal(spec, &pod_settings()).as_deref(), Some(expected));
+}
+
 #[rstest]
 #[case::volume(
     "kubernetes: { podSpec: { volumes: [{ name: t, secret: { secretName: buildkite-agent-token } }] } }",

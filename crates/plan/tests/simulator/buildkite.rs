@@ -92,6 +92,7 @@ impl Buildkite {
     pub(crate) fn word(&self) -> RemoteState {
         match self.state {
             State::Waiting => RemoteState::Waiting,
+            State::Acquired { stop: Some(Outcome::Canceled), .. } => RemoteState::Canceling,
             State::Acquired { .. } => RemoteState::Acquired,
             State::Ended(Outcome::Exit(_)) => RemoteState::Finished,
             State::Ended(Outcome::Canceled) => RemoteState::Canceled,

@@ -9,7 +9,7 @@ use bk_plan::{
 /// What is wrong with a decision.
 pub(crate) fn of_decision(seen: &Observed<'_>, decision: &Decision) -> Option<String> {
     let status = seen.job.status_or_default();
-    let remote = seen.remote.map(|remote| remote.state);
+    let remote = seen.remote.map(|remote| remote.state.in_short());
     for action in &decision.actions {
         match action {
             Action::FinishRemote(_)

@@ -544,8 +544,11 @@ impl World {
 
     /// A job that an agent has is asked about from time to time.
     pub(crate) fn renew(&mut self, process: u32) {
-        let acquired =
-            self.operator.states.remote.is_some_and(|remote| remote.state == RemoteState::Acquired);
+        let acquired = self
+            .operator
+            .states
+            .remote
+            .is_some_and(|remote| remote.state.in_short() == RemoteState::Acquired);
         if !self.operator.down && self.operator.process == process && acquired {
             self.question(process);
             self.after(LEASE, Event::Renew(process));
@@ -573,7 +576,7 @@ impl World {
             return;
         }
         let before = self.operator.states.remote.replace(word).map(|before| before.state);
-        if before != Some(word.state) && word.state == RemoteState::Acquired {
+        if before != Some(word.state) && word.state.in_short() == RemoteState::Acquired {
             self.after(LEASE, Event::Renew(process));
         }
         if std::mem::take(&mut self.operator.states.is_new) || before != Some(word.state) {

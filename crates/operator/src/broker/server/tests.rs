@@ -1,10 +1,16 @@
-use std::sync::atomic::{AtomicBool, Ordering};
-
+use axum::{
+    body::{Body, to_bytes},
+    http::Request,
+};
+use bk_api::config::TOKEN_KEY;
 use bk_buildkite::{Credentials, TokenKind};
 use bk_plan::broker::{Key, ticket::KEY_BYTES};
+use rstest::rstest;
+use tokio::{runtime::Handle, sync::Notify};
+use tower::ServiceExt;
 
 use super::*;
-use crate::api_server::ApiServer;
+use crate::api_server::{ApiServer, Call, takes_secrets};
 
 const JOB: &str = "0198f0a0-0000-7000-8000-000000000001";
 const SEAL: [u8; KEY_BYTES] = [7; KEY_BYTES];
@@ -15,11 +21,14 @@ fn ticket() -> Ticket {
 
 /// The pod of the ticket, before the kubelet has told where it is.
 fn pod() -> Value {
-    let agent = json!({ "name": "agent", "env": [{ "name": "BUILDKITE_AGENT_NAME", "value": "nightly" }] });
+    let agent = json!({ "name": "agent", "env": [
+        { "name": "BUILDKITE_AGENT_NAME", "value": "nightly" },
+        { "name": "BUILDKITE_AGENT_TAGS", "value": "queue=default" },
+        { "name": TOKEN_KEY, "value": ticket().sealed(&Key::new(&SEAL).unwrap()) },
+    ] });
     json!({
         "metadata": {
-            "name": names::build_job(JOB), "uid": "p", "annotations": { names::ANNOTATION_ATTEMPT: "0" },
-            "ownerReferences": [{ "apiVersion": "v1", "kind": "BuildJob", "name": "nightly", "uid": "b" }],
+            "name": names::build_job(JOB), "uid": "p",
         },
         "spec": { "containers": [agent] },
     })
@@ -27,13 +36,11 @@ fn pod() -> Value {
 
 /// An API server with the pod, and with Secrets that are written.
 async fn api_server() -> ApiServer {
-    let secret =
-        |version: usize| json!({ "metadata": { "name": "s", "resourceVersion": version.to_string() } });
-    ApiServer::start(move |call, before| match call.method.as_str() {
-        "PATCH" => (200, secret(before + 2)),
-        _ if call.path.contains("/pods/") => (200, pod()),
-        _ => (200, json!({ "metadata": { "resourceVersion": "1" }, "items": [secret(1)] })),
-    })
+    ApiServer::start(
+        |call, before| {
+            if call.path.contains("/pods/") { (200, pod()) } else { takes_secrets(call, before) }
+        },
+    )
     .await
 }
 
@@ -55,6 +62,8 @@ fn desk(api_server: &ApiServer, buildkite: &ApiServer) -> Arc<Desk> {
         sessions: Sessions::start(&api_server.cluster, "broker"),
         metrics: Metrics::default(),
         room: room(),
+        turns: Turns::new(Duration::ZERO),
+        visitors: Visitors::default(),
     })
 }
 
@@ -66,29 +75,29 @@ async fn registers(desk: &Arc<Desk>) -> Result<Value, Failure> {
     register(desk, IpAddr::from([127, 0, 0, 1]), &headers, Bytes::from_static(b"{}"), permit).await
 }
 
-async fn eventually(condition: impl Fn() -> bool) {
-    let met = async {
-        while !condition() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
+/// Waits until no registration is under way, and the one-time token has its turn again.
+async fn over(desk: &Desk) {
+    let over = async {
+        drop(desk.room.acquire_many(u32::try_from(AT_ONCE).unwrap()).await.unwrap());
+        while desk.turns.take(&ticket()).is_none() {
+            tokio::task::yield_now().await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(20), met).await.expect("it comes to that");
+    tokio::time::timeout(Duration::from_secs(20), over).await.expect("it comes to an end");
 }
 
-/// Something that happens when the test says so, in a server that answers in a thread.
+/// Something that happens when the test says so, in a server whose answers are not asynchronous.
 #[derive(Clone, Default)]
 struct Gate {
-    is_reached: Arc<AtomicBool>,
-    is_open: Arc<AtomicBool>,
+    reached: Arc<Notify>,
+    open: Arc<Notify>,
 }
 
 impl Gate {
+    /// Waits in front of it. The runtime hears that this thread does nothing else meanwhile: it may be the one that waits for all others' events.
     fn pass(&self) {
-        self.is_reached.store(true, Ordering::Relaxed);
-        let begin = Instant::now();
-        while !self.is_open.load(Ordering::Relaxed) && begin.elapsed() < Duration::from_secs(30) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        self.reached.notify_one();
+        tokio::task::block_in_place(|| Handle::current().block_on(self.open.notified()));
     }
 }
 
@@ -110,12 +119,12 @@ async fn a_session_that_nobody_waits_for_is_taken_back() {
         let agent = registers(&desk);
         tokio::select! {
             answer = agent => panic!("{answer:?} before Buildkite has answered"),
-            () = eventually(|| gate.is_reached.load(Ordering::Relaxed)) => {}
+            () = gate.reached.notified() => {}
         }
     }
     assert_eq!(desk.room.available_permits(), AT_ONCE - 1, "it is not over yet");
-    gate.is_open.store(true, Ordering::Relaxed);
-    eventually(|| desk.room.available_permits() == AT_ONCE).await;
+    gate.open.notify_one();
+    over(&desk).await;
     assert!(desk.sessions.get(JOB).is_none());
     let last = buildkite.calls().pop().expect("it was called");
     assert!(last.path.ends_with("/disconnect"), "the agent leaves: {last:?}");
@@ -123,4 +132,80 @@ async fn a_session_that_nobody_waits_for_is_taken_back() {
     let answer = registers(&desk).await.expect("its token is as good as before");
     assert_eq!(answer["id"], "agent-2");
     assert!(matches!(registers(&desk).await, Err(Failure::Refused(Refusal::Used))), "and good once");
+}
+
+/// What the broker answers to a request.
+async fn answered(desk: &Arc<Desk>, method: &str, path: &str, body: &'static str) -> Response {
+    let token = format!("Token {}", ticket().sealed(&Key::new(&SEAL).unwrap()));
+    let request = Request::builder().method(method).uri(path).header(header::AUTHORIZATION, token);
+    let mut request = request.body(Body::from(body)).unwrap();
+    request.extensions_mut().insert(ConnectInfo(SocketAddr::from(([127, 0, 0, 1], 40_000))));
+    routes("/v3", desk.clone()).oneshot(request).await.unwrap()
+}
+
+fn registration_of(agent: &'static str) -> impl Fn(&Call, usize) -> (u16, Value) {
+    move |_, _| (200, json!({ "id": agent, "access_token": "access" }))
+}
+
+/// What the agent says of itself is passed on, but for what the pod says.
+#[tokio::test]
+async fn an_agent_is_what_its_pod_says_wherever_it_says_otherwise() {
+    let (api_server, buildkite) = (api_server().await, ApiServer::start(registration_of("agent")).await);
+    let desk = desk(&api_server, &buildkite);
+    let said =
+        r#"{"name": "thief", "meta_data": ["queue=other"], "ignore_in_dispatches": false, "version": "3"}"#;
+    let answer = answered(&desk, "POST", "/v3/register", said).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(answer.headers()[header::CONNECTION], "close");
+    let answer: Value =
+        serde_json::from_slice(&to_bytes(answer.into_body(), MAX_BODY).await.unwrap()).unwrap();
+    assert_eq!(answer["endpoint"], buildkite.url.as_str(), "it goes on there");
+    let expected = json!({ "name": "nightly", "meta_data": ["queue=default"], "ignore_in_dispatches": true, "version": "3" });
+    assert_eq!(buildkite.calls()[0].body, expected);
+}
+
+#[rstest]
+#[case::another_path("POST", "/v3/connect", "{}", StatusCode::NOT_FOUND)]
+#[case::above_it("POST", "/register", "{}", StatusCode::NOT_FOUND)]
+#[case::another_method("GET", "/v3/register", "", StatusCode::NOT_FOUND)]
+#[case::too_much("POST", "/v3/register", TOO_MUCH, StatusCode::PAYLOAD_TOO_LARGE)]
+#[case::nonsense("POST", "/v3/register", "[]", StatusCode::BAD_REQUEST)]
+#[tokio::test]
+async fn agents_register_and_do_nothing_else(
+    #[case] method: &str,
+    #[case] path: &str,
+    #[case] body: &'static str,
+    #[case] expected: StatusCode,
+) {
+    let (api_server, buildkite) = (api_server().await, ApiServer::start(registration_of("agent")).await);
+    let desk = desk(&api_server, &buildkite);
+    assert_eq!(answered(&desk, method, path, body).await.status(), expected);
+    assert!(buildkite.calls().is_empty(), "Buildkite hears nothing of it");
+}
+
+const TOO_MUCH: &str = match std::str::from_utf8(&[b' '; MAX_BODY + 1]) {
+    Ok(spaces) => spaces,
+    Err(_) => unreachable!(),
+};
+
+#[tokio::test]
+async fn agents_that_are_too_many_come_again() {
+    let (api_server, buildkite) = (api_server().await, ApiServer::start(registration_of("agent")).await);
+    let desk = desk(&api_server, &buildkite);
+    let _others = desk.room.clone().acquire_many_owned(u32::try_from(AT_ONCE).unwrap()).await.unwrap();
+    let answer = answered(&desk, "POST", "/v3/register", "{}").await;
+    assert_eq!(answer.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(answer.headers()[header::RETRY_AFTER], "10");
+}
+
+/// Whoever stands in for Buildkite may repeat what it was sent.
+#[tokio::test]
+async fn no_answer_has_the_agent_token_in_it() {
+    let repeats = |_: &Call, _: usize| (418, json!({ "message": "Authorization: Token secret is no good" }));
+    let (api_server, buildkite) = (api_server().await, ApiServer::start(repeats).await);
+    let desk = desk(&api_server, &buildkite);
+    let answer = answered(&desk, "POST", "/v3/register", "{}").await;
+    assert_eq!(answer.status(), StatusCode::IM_A_TEAPOT);
+    let text = String::from_utf8(to_bytes(answer.into_body(), MAX_BODY).await.unwrap().into()).unwrap();
+    assert!(text.contains("is no good") && !text.contains("secret"), "{text}");
 }

@@ -13,6 +13,7 @@ use k8s_openapi::{ByteString, api::core::v1::Secret};
 use kube::{
     Api,
     api::{ListParams, Patch, PatchParams},
+    runtime::watcher,
 };
 use serde_json::{Value, json};
 use tokio::{
@@ -20,17 +21,14 @@ use tokio::{
     time::Instant,
 };
 
-use super::{Add, NotKept, Order, Sessions, Shelf, State, edition::Edition};
+use super::{Add, LINGER, NotKept, Order, Sessions, Shelf, State, edition::Edition};
 use crate::{
     error::Error,
-    settings::{Cluster, watch_one},
+    settings::{Cluster, patience, watch_one},
 };
 
 /// How long after a write the next one may follow.
 const PACE: Duration = Duration::from_millis(200);
-
-/// How long what is over may stay on record.
-const LINGER: Duration = Duration::from_mins(1);
 
 /// How soon to try again to read what cannot be read.
 const RETRY: Duration = Duration::from_secs(1);
@@ -89,11 +87,15 @@ impl Clerk {
                 Ok(None) => {
                     self.shelf().known.send_replace(true);
                     tracing::error!(
+                        namespace = self.cluster.namespace,
                         secret = self.name,
-                        "agents cannot register: there is no Secret for their sessions"
+                        "agents cannot register: there is no Secret for their sessions; upgrade the chart, or apply deploy/broker.yaml"
                     );
                 }
                 Err(error) => {
+                    if !passes(&error) {
+                        self.shelf().known.send_replace(true);
+                    }
                     let error = bk_ops::report::one_line(&error);
                     tracing::warn!(secret = self.name, error, "cannot watch sessions of agents");
                 }
@@ -134,8 +136,9 @@ impl Clerk {
                 () = late => None,
             };
             match order {
-                Some(Order::Remove) => {
-                    due.get_or_insert_with(|| Instant::now() + LINGER);
+                Some(Order::Remove(linger)) => {
+                    let by = Instant::now() + linger;
+                    due = Some(due.map_or(by, |due| due.min(by)));
                     continue;
                 }
                 Some(Order::Add(add)) => batch.push(*add),
@@ -184,7 +187,13 @@ impl Clerk {
                 }
                 // Another replica was quicker.
                 Err(kube::Error::Api(status)) if status.code == 409 => {
-                    if let Err(error) = self.refresh().await {
+                    let mut seen = self.refresh().await;
+                    if seen.is_ok() && version == self.state().label() {
+                        // It has gone back, as when the cluster was restored: what is there now counts.
+                        self.state().version = 0;
+                        seen = self.refresh().await;
+                    }
+                    if let Err(error) = seen {
                         return fail(adds, &error);
                     }
                 }
@@ -210,12 +219,8 @@ impl Clerk {
 
     /// Those that may be put on record, and the write that does so. Both go by the same version: what comes in meanwhile makes the write fail.
     fn prepare(&self, adds: Vec<Add>) -> (Vec<Add>, Option<Change>) {
-        let mut state = self.state();
+        let state = self.state();
         let adds = refuse_used(&state, adds);
-        for (job, ..) in &adds {
-            // What is to be on record is not over any more.
-            state.over.remove(job);
-        }
         let change = self.change(&state, &adds);
         (adds, change)
     }
@@ -224,7 +229,11 @@ impl Clerk {
     fn keep(&self, adds: Vec<Add>, written: usize) {
         let mut state = self.state();
         for (number, (job, record, done)) in adds.into_iter().enumerate() {
-            if number >= written {
+            if number < written {
+                // What it has come in place of is not over any more: it is gone.
+                state.over.remove(&job);
+                state.unwritten.remove(&job);
+            } else {
                 state.unwritten.insert(job.clone());
             }
             state.records.insert(job, record);
@@ -244,11 +253,11 @@ impl Clerk {
         }
         let entry =
             |record: &SessionRecord| json!(ByteString(serde_json::to_vec(record).unwrap_or_default()));
-        let gone: Vec<String> = state.over.keys().cloned().collect();
-        let removed = gone.iter().map(|job| (job.clone(), Value::Null));
         let new = adds.iter().take(room).map(|(job, record, _)| (job.clone(), entry(record)));
-        let data: serde_json::Map<String, Value> = removed.chain(new).collect();
-        let version = (state.version > 0).then(|| state.version.to_string());
+        let mut data: serde_json::Map<String, Value> = new.collect();
+        let gone: Vec<String> = state.over.keys().filter(|job| !data.contains_key(*job)).cloned().collect();
+        data.extend(gone.iter().map(|job| (job.clone(), Value::Null)));
+        let version = state.label();
         (!data.is_empty()).then_some(Change { version, gone, data, kept: room })
     }
 
@@ -277,6 +286,16 @@ fn refuse_used(state: &State, adds: Vec<Add>) -> Vec<Add> {
         let _gone = done.send(Err(NotKept::Used));
     }
     new
+}
+
+/// Whether a watch that fails like this may succeed later without anybody's help.
+fn passes(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => patience::is_passing(error),
+        _ => true,
+    }
 }
 
 /// Tells whoever waits that nothing was written.

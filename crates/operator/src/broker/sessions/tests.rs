@@ -3,7 +3,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::api_server::{ApiServer, refusal};
+use crate::api_server::{ApiServer, Call, refusal};
 
 const JOB: &str = "0198f0a0-0000-7000-8000-000000000001";
 
@@ -118,15 +118,14 @@ fn an_older_version_changes_nothing() {
     state.see(&secret(7, &[(JOB, record("new", 1))]));
     state.see(&secret(6, &[(JOB, record("old", 0))]));
     assert_eq!(state.records[JOB].agent, "new");
-    state.over.insert(JOB.to_owned(), "b".to_owned());
+    state.over.insert(JOB.to_owned(), "new".to_owned());
     state.see(&secret(8, &[(JOB, record("new", 1))]));
     assert!(state.records.is_empty() && state.over.contains_key(JOB), "it is over, and still on record");
     state.see(&secret(9, &[]));
     assert!(state.over.is_empty());
-    state.over.insert(JOB.to_owned(), "b".to_owned());
-    let of_another = SessionRecord { build_job: "c".to_owned(), ..record("other", 0) };
-    state.see(&secret(10, &[(JOB, of_another)]));
-    assert!(state.records[JOB].agent == "other" && state.over.is_empty(), "another BuildJob's is not over");
+    state.over.insert(JOB.to_owned(), "new".to_owned());
+    state.see(&secret(10, &[(JOB, record("other", 2))]));
+    assert!(state.records[JOB].agent == "other" && state.over.is_empty(), "another agent's is not over");
 }
 
 #[test]
@@ -141,6 +140,39 @@ fn a_session_without_room_is_not_forgotten_for_what_others_write() {
     state.see(&seen);
     assert_eq!((state.records[JOB].agent.as_str(), state.records.len()), ("younger", 1));
     assert!(state.unwritten.is_empty());
+}
+
+/// A cluster that was restored from a backup counts its versions from there.
+#[tokio::test]
+async fn what_is_there_counts_though_its_version_has_gone_back() {
+    let server = ApiServer::start(|call, before| match call.method.as_str() {
+        "PATCH" if call.body["metadata"]["resourceVersion"] == "3" => (200, held(4, &[])),
+        "PATCH" => refusal(409, "Conflict"),
+        _ if before == 0 => listed(700, &[("gone", record("gone", 0))]),
+        _ => listed(3, &[]),
+    })
+    .await;
+    let sessions = start(&server);
+    sessions.shelf(JOB).lock().see(&serde_json::from_value(held(700, &[])).unwrap());
+    sessions.add(JOB.to_owned(), record("mine", 0)).await.expect("it is on record");
+    assert_eq!(sessions.get(JOB).unwrap().agent, "mine");
+}
+
+/// The second attempt at a job finds room that the first did not.
+#[tokio::test]
+async fn a_session_that_found_room_is_taken_out_when_it_is_over() {
+    let server = ApiServer::start(|call, before| match call.method.as_str() {
+        "PATCH" => (200, held(u64::try_from(before).unwrap() + 10, &[])),
+        _ => listed(1, &[]),
+    })
+    .await;
+    let sessions = start(&server);
+    sessions.shelf(JOB).lock().unwritten.insert(JOB.to_owned());
+    sessions.shelf(JOB).lock().records.insert(JOB.to_owned(), record("roomless", 0));
+    sessions.add(JOB.to_owned(), record("written", 1)).await.expect("there is room");
+    sessions.take_back(JOB, "b");
+    let is_removal = |call: &Call| call.method == "PATCH" && call.body["data"][JOB].is_null();
+    server.calls_when(|calls| calls.iter().any(is_removal)).await;
 }
 
 #[tokio::test]

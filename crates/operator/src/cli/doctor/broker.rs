@@ -61,7 +61,7 @@ pub(super) fn permissions(broker: &Broker, installation: &Installation) -> Vec<R
     let job = permissions::broker_in_job_namespace();
     all.extend(checks::attributes(&job, installation.job_namespace()));
     let asks = |config: &Config| {
-        config.pods.agent_credentials != Some(AgentCredentials::Secret)
+        config.pods.registers_by_operator()
             && config.pods.registration_proof == RegistrationProof::ServiceAccount
     };
     if installation.config.as_ref().is_ok_and(asks) {

@@ -3,10 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, anyhow, bail};
-use bk_api::{
-    BuildJob,
-    config::{AgentCredentials, Config},
-};
+use bk_api::{BuildJob, config::Config};
 use bk_plan::{
     nodes::{self, Amounts, Obstacle},
     pod::PodSettings,
@@ -62,7 +59,7 @@ impl Ground {
 
     /// What the operator makes pods of.
     pub(super) fn pods(&self) -> PodSettings {
-        let uses = self.config.pods.agent_credentials != Some(AgentCredentials::Secret);
+        let uses = self.config.pods.registers_by_operator();
         let broker = self.broker.as_ref();
         PodSettings {
             broker: broker.filter(|_| uses).map(Broker::access),

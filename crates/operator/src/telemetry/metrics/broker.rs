@@ -48,7 +48,7 @@ impl Broker {
         );
         all.register(
             "broker_connections_refused",
-            "Connections to where agents register that were closed at once, as there were too many, in all or of one address",
+            "Connections to where agents register that were closed at once, as there were too many, in all or of one address, or too many in vain",
             broker.turned_away.clone(),
         );
         all.register(
@@ -65,7 +65,7 @@ impl Broker {
         self.registration_seconds.observe(took.as_secs_f64());
     }
 
-    /// Somebody was not let in: there were too many connections, in all or of one address.
+    /// Somebody was not let in: there were too many connections, in all or of one address, or it has come too often in vain.
     pub(crate) fn turned_away(&self) {
         self.turned_away.inc();
     }

@@ -7,7 +7,7 @@ use bk_api::{
 };
 use bk_plan::{
     facts::{ContainerState, PodFacts},
-    remote::RemoteState::{Acquired, Canceled, Finished, TimedOut, Unknown, Waiting},
+    remote::RemoteState::{Acquired, Canceled, Canceling, Finished, TimedOut, Unknown, Waiting},
 };
 use rstest::rstest;
 
@@ -132,6 +132,38 @@ fn a_node_is_silent(#[case] scene: Scene, #[case] expected: &str) {
     assert_eq!(scene.pod(pod(running(), running())).decides(), expected);
 }
 
+/// Its containers have ended, and its agent was about to say so.
+#[rstest]
+#[case::not_for_long(ended(0, 40), 45, "ask; again in 5s")]
+#[case::for_too_long(ended(0, 40), 41, SILENT)]
+#[case::and_a_container_had_failed(
+    ended(3, 40),
+    41,
+    "write Running NodeLost; end NodeLost 3; write Failed NodeLost 3; notify NodeLost; ask; again in 1s"
+)]
+fn a_node_is_silent_whose_agent_was_about_to_end_the_job(
+    #[case] container: ContainerState,
+    #[case] since: i64,
+    #[case] expected: &str,
+) {
+    let scene = acquired(50).pod(pod(container, running())).silent_since(since).with_session();
+    assert_eq!(scene.decides(), expected);
+}
+
+/// Whoever cancelled it has an agent in mind that cannot hear of it any more.
+#[rstest]
+#[case::first(
+    acquired(50).word(Canceling, 50),
+    "write Running PodDeleted; end PodDeleted -1; write Canceled Canceled; ask; again in 1s"
+)]
+#[case::once_the_verdict_is_on_record(
+    judged(PodDeleted).word(Canceling, 50).at(51),
+    "end PodDeleted -1; write Canceled Canceled; ask; again in 1s"
+)]
+fn a_cancelled_job_whose_agent_is_lost_has_not_failed(#[case] scene: Scene, #[case] expected: &str) {
+    assert_eq!(scene.with_session().decides(), expected);
+}
+
 /// Two rules see to the same pod; the node's silence is the quicker one.
 #[test]
 fn a_pod_that_the_cluster_takes_from_a_silent_node_is_not_waited_for() {
@@ -228,6 +260,10 @@ fn without_a_session_memory_is_only_warned_of() {
 )]
 #[case::its_agent_has_it_and_the_node_is_still_silent(
     judged(NodeLost).pod(pod(running(), running())).silent_since(30).word(Acquired, 50).at(51),
+    "end NodeLost -1; write Failed NodeLost -1; notify NodeLost; ask; again in 1s"
+)]
+#[case::its_agent_has_it_and_the_node_is_silent_still_as_it_is_counted_anew(
+    judged(NodeLost).pod(pod(running(), running())).silent_since(80).word(Acquired, 50).at(51),
     "end NodeLost -1; write Failed NodeLost -1; notify NodeLost; ask; again in 1s"
 )]
 #[case::its_agent_has_it_and_its_memory_was_too_little(

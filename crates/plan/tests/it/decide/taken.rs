@@ -6,7 +6,7 @@ use bk_plan::{
 };
 use rstest::rstest;
 
-use super::scene::{Scene, buildkite, deleting_since, pod, preempted, running, standalone};
+use super::scene::{Scene, buildkite, container, deleting_since, ended, pod, preempted, running, standalone};
 
 fn runs(pod: PodFacts) -> Scene {
     buildkite().running_since(10).pod(pod).word(Acquired, 21).at(22)
@@ -23,6 +23,13 @@ fn whole() -> PodFacts {
     pod(running(), running())
 }
 
+/// The checkout is done, and the command runs.
+fn after_checkout() -> PodFacts {
+    let mut pod = whole();
+    pod.managed.insert(0, container("checkout", ended(0, 12)));
+    pod
+}
+
 #[rstest]
 #[case::that_it_is_taken_is_put_on_record(
     runs(deleting_since(20, whole())),
@@ -37,6 +44,9 @@ fn whole() -> PodFacts {
 )]
 #[case::the_agent_had_not_reported(
     then_gone(runs(preempted(20, whole()))).word(Acquired, 23).at(24), "write Failed Preempted -1; notify Preempted"
+)]
+#[case::its_checkout_had_ended_before(
+    then_gone(runs(preempted(20, after_checkout()))).word(Acquired, 23).at(24), "write Failed Preempted -1; notify Preempted"
 )]
 #[case::somebody_deleted_it(
     then_gone(runs(deleting_since(20, whole()))).word(Finished, 23).at(24), "write Failed PodDeleted -1; notify PodDeleted"

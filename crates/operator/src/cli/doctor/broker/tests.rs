@@ -8,6 +8,7 @@ use crate::cli::sample;
 
 const AUTHORITY: &str = "an authority";
 const JOB_PODS: &str = "buildkite-operator.dev/build-job";
+const LISTEN: &str = "--broker-listen=[::]:8444";
 
 /// An installation in namespace `buildkite`, with jobs in namespace `ci`.
 fn installation(args: &[&str], pod_config: &str) -> Installation {
@@ -95,7 +96,7 @@ fn well() -> Seen {
 
 /// What is found at an address, in short.
 fn told_at(url: &str, seen: &Seen) -> Vec<(Grade, String)> {
-    let installation = installation(&["--broker-listen=[::]:8444"], "");
+    let installation = installation(&[LISTEN], "");
     let broker = Broker { url: url.to_owned(), name: "broker".to_owned() };
     let address = Address::of(url).unwrap();
     let deployment = installation.deployment().unwrap();
@@ -321,9 +322,9 @@ fn without_tls_pods_trust_whoever_is_there() {
 
 #[rstest]
 #[case::none(&["run"], None, Err(None))]
-#[case::one(&["run", "--broker-url=http://a"], None, Ok("buildkite-operator-broker"))]
-#[case::by_its_name(&["--broker-url", "http://a", "--broker-name=mine"], Some(AgentCredentials::Broker), Ok("mine"))]
-#[case::nobody_uses_it(&["--broker-url=http://a"], Some(AgentCredentials::Secret), Err(Some(Grade::Ok)))]
+#[case::one(&["run", LISTEN, "--broker-url=http://a"], None, Ok("buildkite-operator-broker"))]
+#[case::by_its_name(&[LISTEN, "--broker-url", "http://a", "--broker-name=mine"], Some(AgentCredentials::Broker), Ok("mine"))]
+#[case::nobody_uses_it(&[LISTEN, "--broker-url=http://a"], Some(AgentCredentials::Secret), Err(Some(Grade::Ok)))]
 #[case::it_is_missing(&["run"], Some(AgentCredentials::Broker), Err(Some(Grade::Fail)))]
 fn whether_there_is_one(
     #[case] args: &[&str],
