@@ -91,10 +91,15 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- printf "%s-broker" (include "buildkite-operator.fullname" .) }}
 {{- end }}
 
+{{- /* Of the broker's Service. Values that are kept from a chart that had none may not have one. */ -}}
+{{- define "buildkite-operator.broker.port" -}}
+{{- int (.Values.broker.port | default 8444) }}
+{{- end }}
+
 {{- /* Where agents in job pods find the broker, also from another namespace. */ -}}
 {{- define "buildkite-operator.broker.url" -}}
-{{- $scheme := ternary "https" "http" .Values.broker.tls }}
-{{- printf "%s://%s.%s.svc:%d/v3" $scheme (include "buildkite-operator.broker.fullname" .) .Release.Namespace (int .Values.broker.port) }}
+{{- $scheme := ternary "http" "https" (eq (toString .Values.broker.tls) "false") }}
+{{- printf "%s://%s.%s.svc:%s/v3" $scheme (include "buildkite-operator.broker.fullname" .) .Release.Namespace (include "buildkite-operator.broker.port" .) }}
 {{- end }}
 
 {{- define "buildkite-operator.syncer.fullname" -}}

@@ -44,7 +44,7 @@
 - apiGroups: [""]
   resources: [pods]
   verbs: [get, list, watch, create, delete]
-# The shim and the JobSpawner's written choices.
+# The shim, the JobSpawner's written choices, and the broker's authority.
 - apiGroups: [""]
   resources: [configmaps]
   verbs: [get, list, watch, create, patch]

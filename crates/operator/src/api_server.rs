@@ -66,10 +66,10 @@ impl ApiServer {
     pub(crate) async fn calls_when(&self, are_such: impl Fn(&[Call]) -> bool) -> Vec<Call> {
         let mut calls = self.calls.subscribe();
         let seen = tokio::time::timeout(PATIENCE, calls.wait_for(|calls| are_such(calls))).await;
-        match seen {
-            Ok(seen) => seen.expect("the server is here").clone(),
-            Err(_) => panic!("these are not the calls that are waited for: {:?}", self.calls()),
-        }
+        let Ok(seen) = seen else {
+            panic!("these are not the calls that are waited for: {:?}", self.calls())
+        };
+        seen.expect("the server is here").clone()
     }
 }
 

@@ -224,8 +224,7 @@ mod tests {
         let limits = Limits { in_vain: 2.0, ..LIMITS };
         // None of them stays.
         let comes = |address, after: u64| {
-            let is_let_in = visitors.enter(address, limits, begin + Duration::from_secs(after)).is_some();
-            is_let_in
+            visitors.enter(address, limits, begin + Duration::from_secs(after)).is_some()
         };
         assert_eq!([comes(one, 0), comes(one, 0), comes(one, 0)], [true, true, false]);
         assert!(comes(two, 0), "that is no other's fault");

@@ -53,7 +53,6 @@ async fn with(setup: &Setup, command: &Command, proof: Proof) -> Result<Vec<Line
         Proof::ServiceAccount => ("registrationProof: serviceAccount", "by service account"),
     };
     let stage = Stage::set(setup).await?;
-    stage.world.cluster.bind_role("reviews", "system:auth-delegator").await?;
     stage.world.cluster.configure("pod_config", config).await?;
     let kwok = stage.nodes()?;
     let command = command.with(&stage.world.broker_flags().join(" "));

@@ -89,6 +89,11 @@ fn secrets_of_the_broker_are_empty_and_allowed_by_name() {
 #[case::as_it_is("", "https://buildkite-operator-broker.ci.svc:8444/v3", 8444)]
 #[case::port("broker: {port: 443}", "https://buildkite-operator-broker.ci.svc:443/v3", 443)]
 #[case::plain("broker: {tls: false}", "http://buildkite-operator-broker.ci.svc:8444/v3", 8444)]
+#[case::kept_from_an_older_chart(
+    "broker: {port: null, tls: null}",
+    "https://buildkite-operator-broker.ci.svc:8444/v3",
+    8444
+)]
 #[case::name("fullnameOverride: bk", "https://bk-broker.ci.svc:8444/v3", 8444)]
 #[case::elsewhere("config: {job_namespace: jobs}", "https://buildkite-operator-broker.ci.svc:8444/v3", 8444)]
 fn pods_reach_it_by_name(#[case] values: &str, #[case] url: &str, #[case] port: u16) {
@@ -168,6 +173,15 @@ fn a_broker_and_webhooks_are_apart() {
     &["config.pod_config.agentCredentials=broker", "broker.enabled=false"],
     Some("config.pod_config.agentCredentials: broker needs broker.enabled")
 )]
+#[case::nodes(
+    &["config.pod_config.nodeLeaving=interrupt", "broker.watchNodes=false"],
+    Some("config.pod_config.nodeLeaving: interrupt needs broker.enabled and broker.watchNodes")
+)]
+#[case::nodes_and_a_broker(
+    &["config.pod_config.nodeLeaving=interrupt", "broker.enabled=false"],
+    Some("config.pod_config.nodeLeaving: interrupt needs broker.enabled and broker.watchNodes")
+)]
+#[case::nodes_that_may_be_seen(&["config.pod_config.nodeLeaving=interrupt"], None)]
 #[case::which_there_is(&["config.pod_config.agentCredentials=broker"], None)]
 fn a_configuration_that_needs_more_is_refused(#[case] values: &[&str], #[case] expected: Option<&str>) {
     // This is about the templates; what the schema knows of the configuration comes from its types.

@@ -223,6 +223,7 @@ async fn a_service_account_proves_who_a_pod_is() {
 #[tokio::test(flavor = "multi_thread")]
 async fn agents_register_through_a_change_of_the_token_and_wait_for_an_operator_that_is_away() {
     scenario(async |world| {
+        let registry = Registry::serve(&world.environment).await?;
         let mut operator = world.process().await?;
         let passes = async || {
             let job = world.buildkite.ended(world.submit("{command: ./hello.sh}").await?.id).await?;
@@ -234,9 +235,20 @@ async fn agents_register_through_a_change_of_the_token_and_wait_for_an_operator_
         let patch = json!({ "stringData": { TOKEN_KEY: "bkct_another" } }).to_string();
         world.cluster.kubectl(&["patch", "secret", "buildkite-agent-token", "--patch", &patch], None)?;
         passes().await?;
-        let run = world.submit("{command: ./hello.sh}").await?;
-        run.pod(1).await?;
+        // Its agent does not start before the image is there.
+        let image = registry.image(Manner::Broken);
+        let step = format!("{{plugins: [{{kubernetes: {{podSpec: {{containers: [{{image: '{image}', command: ['true']}}]}}}}}}]}}");
+        let run = world.submit(&step).await?;
+        run.waiting_for("image").await?;
         operator.kill()?;
+        registry.release();
+        let log = ["logs", &run.name, "-c", "agent"];
+        eventually("its agent has tried in vain", async || {
+            let log = world.cluster.kubectl(&log, None)?;
+            ensure!(log.contains("connection refused"), "{log}");
+            Ok(Some(()))
+        })
+        .await?;
         let _operator = world.process().await?;
         let job = world.buildkite.ended(run.id).await?;
         assert_eq!(job.exit_status, Some(0), "{job:?}");

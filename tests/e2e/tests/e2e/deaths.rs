@@ -113,6 +113,31 @@ async fn a_job_whose_node_is_deleted_is_ended_and_not_run_again() {
     .await;
 }
 
+/// Somebody has deleted them while no operator was there: nobody else knows of the job any more.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_build_job_is_gone_with_its_pod_is_ended() {
+    scenario(async |world| {
+        let node = PlayedNode::create(&world.cluster).await?;
+        let mut operator = world.process().await?;
+        let (run, pod, _agent) = running_on(world, &node).await?;
+        operator.kill()?;
+        world.cluster.kubectl(&["delete", "buildjob", &run.name, "--wait=false"], None)?;
+        let _operator = world.process().await?;
+        eventually("its pod is about to go", async || {
+            Ok(run.pods().iter().any(|pod| pod.metadata.deletion_timestamp.is_some()).then_some(()))
+        })
+        .await?;
+        assert_eq!(world.buildkite.job(run.id).await?.job_state, "running", "its agent may yet end it");
+        node.let_go(&pod).await?;
+        let job = world.buildkite.ended(run.id).await?;
+        assert_eq!((job.job_state.as_str(), job.exit_status), ("finished", Some(-1)), "{job:?}");
+        let log = world.buildkite.log_with(run.id, "The job was ended by buildkite-operator").await?;
+        assert!(log.contains("BuildJobDeleted"), "{log}");
+        node.remove().await
+    })
+    .await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_leaves_a_node_that_is_about_to_go() {
     scenario(async |world| {

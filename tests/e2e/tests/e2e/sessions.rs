@@ -148,7 +148,6 @@ async fn on_record(world: &World) -> Result<Vec<String>> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_dies_while_the_operator_is_away_is_ended_when_it_is_back() {
     scenario(async |world| {
-        world.cluster.bind_role("reviews", "system:auth-delegator").await?;
         let most = format!("maxInFlight: {JOBS}");
         let proof = ("pod_config", "registrationProof: serviceAccount");
         world.cluster.configure_all([("job_spawner_config", most.as_str()), proof]).await?;
