@@ -88,6 +88,10 @@ async fn no_pod_knows_the_agent_token() {
     "containers: [{image: 'IMAGE', command: [env], envFrom: [{secretRef: {name: NAME}}]}]",
     "buildkite-operator-broker-sessions-2"
 )]
+#[case::by_the_record_of_an_installation(
+    "volumes: [{name: v, secret: {secretName: NAME}}], containers: [{image: 'IMAGE', command: [ls]}]",
+    "sh.helm.release.v1.buildkite-operator.v1"
+)]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_pipeline_that_refers_to_tokens_is_refused(#[case] spec: &str, #[case] secret: &str) {
     scenario(async |world| {

@@ -1,5 +1,7 @@
 //! Agents that die with their pods, or without them: the operator ends their jobs for them, in seconds and with the true reason.
 
+#![allow(clippy::print_stdout, reason = "figures to look at, with RUST_TEST_NOCAPTURE=1")]
+
 use anyhow::{Context, Result};
 use bk_api::Phase;
 use bk_e2e::{
@@ -56,6 +58,7 @@ async fn a_job_whose_agent_dies_is_ended_at_once_and_tried_again(#[case] blow: B
         strike(world, blow, &pod)?;
         let job = world.buildkite.ended(run.id).await?;
         let took = Timestamp::now().duration_since(struck);
+        println!("{blow:?}: the job has ended {took:#} later");
         assert!(took <= PROMPT, "it took {took:#}: {job:?}");
         assert_eq!((job.job_state.as_str(), job.exit_status), ("finished", Some(-1)), "{job:?}");
         assert_eq!(job.signal_reason.as_deref(), Some("agent_stop"), "{job:?}");
@@ -100,6 +103,7 @@ async fn a_job_whose_node_is_deleted_is_ended_and_not_run_again() {
         node.remove().await?;
         let job = world.buildkite.ended(run.id).await?;
         let took = Timestamp::now().duration_since(deleted);
+        println!("the node was deleted: the job has ended {took:#} later");
         assert!(took <= PROMPT, "it took {took:#}: {job:?}");
         assert_agent_stopped(&job);
         let said = run.status("over", |status| status.phase.is_terminal()).await?;

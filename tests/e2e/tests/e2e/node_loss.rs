@@ -1,5 +1,7 @@
 //! A node whose kubelet stops, and comes back. It is the one that all tests share: `cargo xtask test` runs this by itself.
 
+#![allow(clippy::print_stdout, reason = "figures to look at, with RUST_TEST_NOCAPTURE=1")]
+
 use std::{fs, process::Command};
 
 use anyhow::{Context, Result, ensure};
@@ -90,6 +92,7 @@ async fn a_job_on_a_node_that_is_lost_is_ended_and_tried_again_and_the_nodes_ret
         let silent = shown(world, &node, "Unknown").await?;
         let job = world.buildkite.ended(run.id).await?;
         let took = Timestamp::now().duration_since(silent);
+        println!("the kubelet was stopped: the job has ended {took:#} after the node was shown to be silent");
         assert!(took <= PROMPT, "it took {took:#}: {job:?}");
         assert_eq!(
             (job.exit_status, job.signal_reason.as_deref()),
