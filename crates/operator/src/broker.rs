@@ -14,7 +14,7 @@
 
 mod args;
 mod door;
-mod identity;
+pub(crate) mod identity;
 mod keeper;
 mod server;
 pub(crate) mod sessions;

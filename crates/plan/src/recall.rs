@@ -14,6 +14,10 @@ const TOLD_WITHIN: SignedDuration = SignedDuration::from_secs(15);
 /// How far a watch may lag, by the clocks, before a pod that was created is looked for.
 const WATCH_LAG: SignedDuration = SignedDuration::from_secs(10);
 
+/// How soon to try again to end a job for its agent after that has failed: at first, and at the latest.
+const SPEAK_AGAIN: (SignedDuration, SignedDuration) =
+    (SignedDuration::from_secs(1), SignedDuration::from_secs(30));
+
 /// What is remembered about one BuildJob.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Recall {
@@ -42,8 +46,21 @@ struct Spoken {
     attempt: u32,
     /// When Buildkite had answered, or could have.
     at: Timestamp,
-    /// Whether Buildkite would not have it.
-    in_vain: bool,
+    /// What came of it.
+    outcome: Spoke,
+    /// How often in a row nobody knows what came of it.
+    failures: u32,
+}
+
+/// What came of an attempt to end the job for its agent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Spoke {
+    /// The job has ended.
+    Ended,
+    /// Buildkite would not have it.
+    InVain,
+    /// Nobody knows: Buildkite could not be reached, or has failed.
+    Failed,
 }
 
 /// What Buildkite was told that a job waits for.
@@ -167,14 +184,25 @@ impl Recall {
         self.explained.as_ref()
     }
 
-    /// Notes that we have tried to end the job for the agent of an attempt, until now, whatever came of it, and whether Buildkite has refused.
-    pub fn spoke(&mut self, attempt: u32, at: Timestamp, in_vain: bool) {
-        self.spoken = Some(Spoken { attempt, at, in_vain });
+    /// Notes that we have tried to end the job for the agent of an attempt, until now, and what came of it.
+    pub fn spoke(&mut self, attempt: u32, at: Timestamp, outcome: Spoke) {
+        let before =
+            self.spoken.filter(|spoken| spoken.attempt == attempt).map_or(0, |spoken| spoken.failures);
+        let failures = if outcome == Spoke::Failed { before.saturating_add(1) } else { 0 };
+        self.spoken = Some(Spoken { attempt, at, outcome, failures });
+    }
+
+    /// Whether to wait before we try again to end the job for the agent of an attempt: whatever asks for it, Buildkite is in trouble.
+    pub fn holds_its_tongue(&self, attempt: u32, now: Timestamp) -> bool {
+        self.spoken.filter(|spoken| spoken.attempt == attempt && spoken.failures > 0).is_some_and(|spoken| {
+            let pause = SPEAK_AGAIN.0 * 2_i32.saturating_pow(spoken.failures.min(10) - 1);
+            now < spoken.at + pause.min(SPEAK_AGAIN.1)
+        })
     }
 
     /// Whether there is any point in speaking for the agent of an attempt: one for which Buildkite would not have the job ended does not have it.
     pub fn can_speak(&self, attempt: u32) -> bool {
-        self.spoken.is_none_or(|spoken| spoken.attempt != attempt || !spoken.in_vain)
+        self.spoken.is_none_or(|spoken| spoken.attempt != attempt || spoken.outcome != Spoke::InVain)
     }
 
     /// Buildkite's word, if it still counts: one from before we have tried to end the job for its agent does not. On such a word we would end
@@ -237,12 +265,27 @@ mod tests {
         };
         let mut recall = Recall::default();
         assert!(counts(&recall, 1) && recall.can_speak(0));
-        recall.spoke(0, at(2), false);
+        recall.spoke(0, at(2), Spoke::Failed);
         assert!(!counts(&recall, 1) && counts(&recall, 2));
         assert!(recall.can_speak(0), "the answer was lost, perhaps");
-        recall.spoke(0, at(3), true);
+        recall.spoke(0, at(3), Spoke::InVain);
         assert!(!counts(&recall, 2) && !recall.can_speak(0));
         assert!(recall.can_speak(1), "another agent may have the job");
+    }
+
+    #[test]
+    fn pauses_grow_while_the_job_cannot_be_ended() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut recall = Recall::default();
+        let mut pauses = Vec::new();
+        for _ in 0..7 {
+            recall.spoke(0, at(0), Spoke::Failed);
+            pauses.extend((0..60).find(|second| !recall.holds_its_tongue(0, at(*second))));
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
+        assert!(!recall.holds_its_tongue(1, at(0)), "that is another agent");
+        recall.spoke(0, at(0), Spoke::Ended);
+        assert!(!recall.holds_its_tongue(0, at(0)));
     }
 
     #[test]

@@ -20,12 +20,15 @@ const AUTHORITY_LIFE: SignedDuration = SignedDuration::from_hours(24 * 3650);
 /// What the authority is called. It signs again by this name and its key.
 const AUTHORITY: &str = "buildkite-operator broker";
 
-const CERTIFICATE: &str = "tls.crt";
+/// The entry of the Secret with the certificate, as PEM.
+pub(crate) const CERTIFICATE: &str = "tls.crt";
 const CERTIFICATE_KEY: &str = "tls.key";
-const AUTHORITY_CERTIFICATE: &str = "ca.crt";
+/// The entry with the authority's certificate, as PEM.
+pub(crate) const AUTHORITY_CERTIFICATE: &str = "ca.crt";
 const AUTHORITY_KEY: &str = "ca.key";
 const SEAL: &str = "seal.key";
-const HOST: &str = "host";
+/// The entry with the host that the certificate is for.
+pub(crate) const HOST: &str = "host";
 
 /// What cannot be made.
 #[derive(Debug, thiserror::Error)]
@@ -78,9 +81,9 @@ impl Identity {
             return None;
         }
         Some(Self {
-            certificate: text(secret, CERTIFICATE)?,
-            key: text(secret, CERTIFICATE_KEY)?,
-            authority: text(secret, AUTHORITY_CERTIFICATE)?,
+            certificate: text(secret, CERTIFICATE)?.to_owned(),
+            key: text(secret, CERTIFICATE_KEY)?.to_owned(),
+            authority: text(secret, AUTHORITY_CERTIFICATE)?.to_owned(),
             ticket_key: Key::new(bytes(secret, SEAL)?)?,
         })
     }
@@ -96,8 +99,8 @@ pub(super) fn renewed(secret: &Secret, host: &str, now: Timestamp) -> Result<Sec
     }
     let mut authority = certificates::authority(AUTHORITY, now, now + AUTHORITY_LIFE);
     authority.name_constraints = Some(realm(host));
-    let kept = text(&secret, AUTHORITY_KEY).and_then(|pem| KeyPair::from_pem(&pem).ok());
-    let is_for_host = text(&secret, HOST).is_some_and(|former| realm(&former) == realm(host));
+    let kept = text(&secret, AUTHORITY_KEY).and_then(|pem| KeyPair::from_pem(pem).ok());
+    let is_for_host = text(&secret, HOST).is_some_and(|former| realm(former) == realm(host));
     let is_kept = kept.is_some() && is_for_host && text(&secret, AUTHORITY_CERTIFICATE).is_some();
     // For another host the key stays: pods that trust it by an older certificate for that host go on to do so.
     let authority_key = kept.map_or_else(KeyPair::generate, Ok)?;
@@ -134,8 +137,9 @@ fn bytes<'a>(secret: &'a Secret, key: &str) -> Option<&'a [u8]> {
     secret.data.as_ref()?.get(key).map(|bytes| bytes.0.as_slice())
 }
 
-fn text(secret: &Secret, key: &str) -> Option<String> {
-    String::from_utf8(bytes(secret, key)?.to_vec()).ok().filter(|text| !text.is_empty())
+/// What an entry says, if it says anything.
+pub(crate) fn text<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
+    std::str::from_utf8(bytes(secret, key)?).ok().filter(|text| !text.is_empty())
 }
 
 fn put(secret: &mut Secret, key: &str, value: Vec<u8>) {

@@ -37,7 +37,6 @@ use kube::{
 use secrecy::SecretString;
 use serde_json::{Map, Value, json};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
-use tracing::{Instrument, Span, field::Empty};
 
 use super::{
     door::Visitors,
@@ -88,6 +87,18 @@ pub(super) struct Desk {
     pub(super) visitors: Visitors,
 }
 
+/// What an agent shows that wants to register.
+struct Shown {
+    /// What its one-time token says.
+    ticket: Ticket,
+    /// The one-time token itself.
+    token: String,
+    /// A token of its pod's service account.
+    proof: Option<String>,
+    /// What it is answered by, whatever changes meanwhile.
+    terms: Arc<Terms>,
+}
+
 /// Why an agent is not registered. What it reads of it is in its log.
 #[derive(Debug)]
 enum Failure {
@@ -133,21 +144,22 @@ async fn register_agent(
 ) -> Response {
     let begin = Instant::now();
     let peer = peer.ip().to_canonical();
-    let span = tracing::info_span!("registration", %peer, build_job = Empty, job_uuid = Empty);
     let (word, response) = match desk.room.clone().try_acquire_owned() {
         Err(_) => crowded(),
-        Ok(permit) => {
-            // It is large, and would be moved with each that it is wrapped in.
-            let registering =
-                Box::pin(register(&desk, peer, &headers, body, permit).instrument(span.clone()));
-            match tokio::time::timeout(PATIENCE, registering).await.unwrap_or_else(|_| Err(late())) {
-                Ok(answer) => {
-                    desk.visitors.welcome(peer);
-                    ("registered", Json(answer).into_response())
+        Ok(permit) => match read(&desk, &headers) {
+            Err(failure) => failed(failure, peer, None),
+            Ok(shown) => {
+                // It is large, and would be moved with each that it is wrapped in.
+                let registering = Box::pin(register(&desk, peer, &shown, body, permit));
+                match tokio::time::timeout(PATIENCE, registering).await.unwrap_or_else(|_| Err(late())) {
+                    Ok(answer) => {
+                        desk.visitors.welcome(peer);
+                        ("registered", Json(answer).into_response())
+                    }
+                    Err(failure) => failed(failure, peer, Some(&shown.ticket)),
                 }
-                Err(failure) => span.in_scope(|| failed(failure)),
             }
-        }
+        },
     };
     desk.metrics.broker.registered(word, begin.elapsed());
     response
@@ -178,13 +190,14 @@ async fn last_answer(mut response: Response) -> Response {
 }
 
 /// What an agent, the log and the metrics hear of a failure. No token is in any of it.
-fn failed(failure: Failure) -> (&'static str, Response) {
+fn failed(failure: Failure, peer: IpAddr, ticket: Option<&Ticket>) -> (&'static str, Response) {
     let (word, status, message) = match failure {
         Failure::Refused(refusal) => (refusal.word(), StatusCode::UNAUTHORIZED, refusal.to_string()),
         Failure::Later(word, message) => (word, StatusCode::SERVICE_UNAVAILABLE, message),
         Failure::Rejected(status, message) => ("rejected", status, message),
     };
-    tracing::warn!(outcome = word, reason = message, "an agent was not registered");
+    let (build_job, job_uuid) = ticket.map(|ticket| (&ticket.build_job, &ticket.job_uuid)).unzip();
+    tracing::warn!(%peer, build_job, job_uuid, outcome = word, reason = message, "an agent was not registered");
     (word, (status, said(&message)).into_response())
 }
 
@@ -192,13 +205,8 @@ fn said(message: &str) -> Json<Value> {
     Json(json!({ "message": message }))
 }
 
-async fn register(
-    desk: &Arc<Desk>,
-    peer: IpAddr,
-    headers: &HeaderMap,
-    body: Bytes,
-    permit: OwnedSemaphorePermit,
-) -> Result<Value, Failure> {
+/// Reads what an agent shows: its one-time token has to be one of ours.
+fn read(desk: &Desk, headers: &HeaderMap) -> Result<Shown, Failure> {
     let unready = |lack: &str| Failure::Later("unready", format!("the operator has {lack} yet"));
     let (terms, identity) = (desk.terms.borrow().clone(), desk.identity.borrow().clone());
     let terms = terms.ok_or_else(|| unready("not read its configuration"))?;
@@ -207,7 +215,17 @@ async fn register(
     let (shown, proof) =
         shown.split_once(SEPARATOR).map_or((shown, None), |(ticket, proof)| (ticket, Some(proof)));
     let ticket = Ticket::read(shown, &identity.ticket_key).ok_or(Refusal::Unknown)?;
-    Span::current().record("build_job", &ticket.build_job).record("job_uuid", &ticket.job_uuid);
+    Ok(Shown { ticket, token: shown.to_owned(), proof: proof.map(str::to_owned), terms })
+}
+
+async fn register(
+    desk: &Arc<Desk>,
+    peer: IpAddr,
+    shown: &Shown,
+    body: Bytes,
+    permit: OwnedSemaphorePermit,
+) -> Result<Value, Failure> {
+    let Shown { ticket, token, proof, terms } = shown;
     let is_used = |record: SessionRecord| record.bars(&ticket.uid, ticket.attempt);
     if desk.sessions.get(&ticket.job_uuid).is_some_and(is_used) {
         return Err(Refusal::Used.into());
@@ -215,17 +233,17 @@ async fn register(
     let reviewed = async {
         match terms.proof {
             RegistrationProof::Address => Ok(None),
-            RegistrationProof::ServiceAccount => review(desk, proof).await.map(Some),
+            RegistrationProof::ServiceAccount => review(desk, proof.as_deref()).await.map(Some),
         }
     };
-    let (reviewed, pod) = tokio::try_join!(reviewed, find(desk, &terms, &ticket))?;
+    let (reviewed, pod) = tokio::try_join!(reviewed, find(desk, terms, ticket))?;
     let caller = reviewed.as_deref().map_or(Caller::Address(peer), Caller::Pod);
-    let admitted = registration::decide(shown, pod.as_ref(), caller, Timestamp::now())?;
+    let admitted = registration::decide(token, pod.as_ref(), caller, Timestamp::now())?;
     let busy = "another registration with this one-time token is under way, or has just come to nothing";
-    let turn = desk.turns.take(&ticket).ok_or_else(|| Failure::Later("busy", busy.to_owned()))?;
+    let turn = desk.turns.take(ticket).ok_or_else(|| Failure::Later("busy", busy.to_owned()))?;
     let (answer, heard) = oneshot::channel();
-    let desk = desk.clone();
-    let enrolling = async move {
+    let (desk, terms, ticket) = (desk.clone(), terms.clone(), ticket.clone());
+    tokio::spawn(async move {
         let registered = enrol(&desk, &terms, &ticket, &admitted, peer, &body).await;
         let is_registered = registered.is_ok();
         let is_unheard = answer.send(registered).is_err();
@@ -236,8 +254,7 @@ async fn register(
         if !is_registered || is_unheard {
             turn.rest().await;
         }
-    };
-    tokio::spawn(enrolling.in_current_span());
+    });
     heard.await.unwrap_or_else(|_| Err(Failure::Later("stopped", "the operator is about to stop".to_owned())))
 }
 
@@ -366,7 +383,8 @@ async fn keep(
         tokio::spawn(async move { disconnect(&terms, &former).await });
     }
     answer["endpoint"] = json!(endpoint.as_deref().unwrap_or(terms.registrar.endpoint()));
-    tracing::info!(agent = record.agent, "an agent has registered");
+    let Ticket { job_uuid, build_job, .. } = ticket;
+    tracing::info!(job_uuid, build_job, agent = record.agent, "an agent has registered");
     Ok(answer)
 }
 

@@ -8,7 +8,7 @@ use bk_plan::{
     decide::{self, Action, Decision, Observed},
     facts::PodFacts,
     origin::Origin,
-    recall::Recall,
+    recall::{Recall, Spoke},
     verdicts::Blocker,
 };
 use jiff::{SignedDuration, Timestamp};
@@ -302,10 +302,17 @@ async fn end_for_agent(context: &Context, job: &BuildJob, verdict: &Verdict) -> 
         // Somebody else has it by now, or nobody.
         return Ok(Progress::Unsettled);
     };
+    if context.recalls.of(job).holds_its_tongue(record.attempt, Timestamp::now()) {
+        return Ok(Progress::Unsettled);
+    }
     let finished = context.spokesman.end(uuid, &record, verdict).await;
     // What Buildkite said before may not be true any more, whatever came of it.
-    let is_settled = matches!(finished, Ok(Finished::Settled));
-    context.recalls.note(job, |recall| recall.spoke(record.attempt, Timestamp::now(), is_settled));
+    let outcome = match &finished {
+        Ok(Finished::Now) => Spoke::Ended,
+        Ok(Finished::Settled) => Spoke::InVain,
+        Err(_) => Spoke::Failed,
+    };
+    context.recalls.note(job, |recall| recall.spoke(record.attempt, Timestamp::now(), outcome));
     let finished = finished?;
     tracing::info!(verdict = verdict.code.as_str(), ?finished, "ended the job for its agent");
     Ok(match finished {

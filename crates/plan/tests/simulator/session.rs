@@ -3,7 +3,7 @@
 //! They are in a Secret, and outlast the operator's process.
 
 use bk_api::Verdict;
-use bk_plan::verdicts;
+use bk_plan::{recall::Spoke, verdicts};
 
 use super::{
     api::Fate,
@@ -61,7 +61,7 @@ impl World {
         };
         let fate = self.fate();
         let now = timestamp(self.now + self.operator.clock_step);
-        self.operator.recall.spoke(attempt, now, false);
+        self.operator.recall.spoke(attempt, now, Spoke::Ended);
         if self.outage_left().is_some() || matches!(fate, Fate::Lost) {
             return Err(Failure::Unreachable);
         }
@@ -78,7 +78,7 @@ impl World {
             _ if held => Ok(()),
             _ => {
                 self.sessions.refusals += 1;
-                self.operator.recall.spoke(attempt, now, true);
+                self.operator.recall.spoke(attempt, now, Spoke::InVain);
                 Err(Failure::Outrun)
             }
         }

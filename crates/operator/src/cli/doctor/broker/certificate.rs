@@ -3,10 +3,13 @@
 use bk_api::names;
 use bk_plan::pod::AUTHORITY_FILE;
 use jiff::Timestamp;
-use k8s_openapi::{ByteString, api::core::v1::Secret};
+use k8s_openapi::api::core::v1::Secret;
 
 use super::{CHECK, Facts};
-use crate::cli::doctor::{UNREADABLE, checks::REINSTALL, finding::Finding};
+use crate::{
+    broker::identity::{AUTHORITY_CERTIFICATE, CERTIFICATE, HOST, text},
+    cli::doctor::{UNREADABLE, checks::REINSTALL, finding::Finding},
+};
 
 /// Who fills the Secret.
 const FILLED: &str = "see the operator's log: it fills the Secret";
@@ -50,12 +53,12 @@ fn of_secret(facts: &Facts<'_>, secret: Option<&Secret>, now: Timestamp) -> Opti
             format!("certificate: there is no Secret {namespace}/{name}, so agents cannot register");
         return Some(Finding::fail(CHECK, problem, REINSTALL));
     };
-    if text(secret, "tls.crt").is_none() {
+    if text(secret, CERTIFICATE).is_none() {
         let problem =
             format!("certificate: there is none in Secret {namespace}/{name} yet, so nobody answers agents");
         return Some(Finding::fail(CHECK, problem, FILLED));
     }
-    let made_for = text(secret, "host").unwrap_or_default();
+    let made_for = text(secret, HOST).unwrap_or_default();
     if made_for != *host {
         let problem = format!(
             "certificate: that in Secret {namespace}/{name} is for {made_for:?}, and job pods expect {host}"
@@ -94,15 +97,10 @@ fn trust(facts: &Facts<'_>, secret: Option<&Secret>) -> Option<Finding> {
         Err(problem) => return Some(Finding::warn(CHECK, problem, UNREADABLE)),
     };
     let trusted = trusted.data.as_ref().and_then(|data| data.get(AUTHORITY_FILE)).map(String::as_str);
-    let is_it = text(secret?, AUTHORITY_FILE) == trusted.filter(|text| !text.is_empty());
+    let is_it = text(secret?, AUTHORITY_CERTIFICATE) == trusted.filter(|text| !text.is_empty());
     let problem = format!(
         "certificate: ConfigMap {namespace}/{name} does not have the authority of the operator's, so agents do not trust it"
     );
     let cure = "the operator puts it right within seconds: see its log if it does not";
     (!is_it).then(|| Finding::fail(CHECK, problem, cure))
-}
-
-fn text<'a>(secret: &'a Secret, key: &str) -> Option<&'a str> {
-    let ByteString(bytes) = secret.data.as_ref()?.get(key)?;
-    std::str::from_utf8(bytes).ok().filter(|text| !text.is_empty())
 }
