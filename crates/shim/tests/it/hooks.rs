@@ -1,6 +1,6 @@
 //! The shim under the names of the agent's hooks.
 
-use crate::pod::{Pod, shim, until};
+use crate::pod::{Pod, copy_shim, until};
 use std::fs::{self, File};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 /// A hook of this name, in the container `a` of the pod.
 fn hook(pod: &Pod, name: &str) -> Command {
     let program: PathBuf = pod.outside(name);
-    fs::copy(shim(), &program).unwrap();
+    copy_shim(&program);
     let mut command = Command::new(program);
     in_container(pod, command.env_clear());
     command.stderr(Stdio::piped());

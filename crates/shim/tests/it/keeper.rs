@@ -1,7 +1,7 @@
 //! What holds the end of a bootstrap that is killed. A shell stands in for the bootstrap, and another for who waits for the end of its output.
 
 use crate::hooks::in_container;
-use crate::pod::{Pod, shim, until};
+use crate::pod::{Pod, copy_shim, until};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
@@ -23,7 +23,7 @@ impl Bootstrap {
             fs::create_dir_all(directory).unwrap();
         }
         let hook = pod.outside("environment");
-        fs::copy(shim(), &hook).unwrap();
+        copy_shim(&hook);
         let script = "$HOOK; echo $$ > $PIDS/bootstrap; read end; test $end != KILL || kill -KILL $$";
         let mut reader = Command::new("sh");
         in_container(&pod, &mut reader);

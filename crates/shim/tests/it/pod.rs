@@ -19,6 +19,20 @@ pub(crate) fn shim() -> PathBuf {
     )
 }
 
+/// Puts the shim there under another name. Another process writes it: what other tests start meanwhile holds whatever this one has open for
+/// writing, until it becomes the program that it is to be, and nobody can execute such a file ("Text file busy").
+pub(crate) fn copy_shim(to: &Path) {
+    let copied = Command::new("cp").args([&shim(), to]).status().unwrap();
+    assert!(copied.success(), "cannot copy the shim to {}", to.display());
+}
+
+/// Puts a script there that can be executed, in the same way.
+pub(crate) fn make_script(path: &Path, text: &str) {
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"printf %s "$1" > "$0" && chmod 755 "$0""#]).arg(path).arg(text);
+    assert!(command.status().unwrap().success(), "cannot write {}", path.display());
+}
+
 /// Waits for a condition; fails the test after a deadline.
 pub(crate) fn until(what: &str, condition: impl Fn() -> bool) {
     let start = Instant::now();

@@ -1,6 +1,6 @@
 //! What the shim prepares for its command: files, directories, a home, a way into the image.
 
-use crate::pod::{End, Pod, shim};
+use crate::pod::{End, Pod, copy_shim, make_script, shim};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -68,8 +68,7 @@ fn what_a_shared_command_makes_can_be_written_by_others() {
 fn an_entrypoint_of_the_image_gets_the_arguments() {
     let mut pod = Pod::new();
     let entrypoint = pod.outside("enter");
-    fs::write(&entrypoint, "#!/bin/sh\necho entered \"$@\" >> $EVENTS\n").unwrap();
-    fs::set_permissions(&entrypoint, fs::Permissions::from_mode(0o755)).unwrap();
+    make_script(&entrypoint, "#!/bin/sh\necho entered \"$@\" >> $EVENTS\n");
     let path = format!("{}:/usr/bin:/bin", entrypoint.parent().unwrap().display());
     for (attempt, name, expected) in
         [("1", "enter", "entered one two"), ("2", "no-such-program", "direct one two")]
@@ -79,8 +78,7 @@ fn an_entrypoint_of_the_image_gets_the_arguments() {
         let mut program = Command::new(shim());
         program.env("PATH", &path);
         let script = pod.outside("direct");
-        fs::write(&script, "#!/bin/sh\necho direct \"$@\" >> $EVENTS\n").unwrap();
-        fs::set_permissions(&script, fs::Permissions::from_mode(0o755)).unwrap();
+        make_script(&script, "#!/bin/sh\necho direct \"$@\" >> $EVENTS\n");
         let flags = ["--standalone", "--entrypoint", name];
         let job = pod.job_with(program, "a", &flags, &[script.to_str().unwrap(), "one", "two"]);
         assert_eq!(job.wait(), End::plain(0));
@@ -138,7 +136,7 @@ fn who_has_no_home_gets_one_that_can_be_written() {
     let mut pod = Pod::new();
     let root = pod.workspace("..");
     let shim_copy = pod.outside("shim");
-    fs::copy(shim(), &shim_copy).unwrap();
+    copy_shim(&shim_copy);
     for (path, mode) in [(root.clone(), 0o777), (pod.workspace(""), 0o777), (shim_copy.clone(), 0o755)] {
         fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
     }

@@ -1,4 +1,4 @@
-use crate::pod::{Container, End, Pod, shim};
+use crate::pod::{Container, End, Pod, copy_shim, make_script, shim};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
@@ -24,8 +24,7 @@ fn a_command_that_cannot_be_executed_is_named() {
     fs::write(&forbidden, "").unwrap();
     fs::set_permissions(&forbidden, fs::Permissions::from_mode(0o644)).unwrap();
     let garbage = pod.outside("garbage");
-    fs::write(&garbage, "no program").unwrap();
-    fs::set_permissions(&garbage, fs::Permissions::from_mode(0o755)).unwrap();
+    make_script(&garbage, "no program");
     let missing = ": no such file or directory (errno 2), or its interpreter is missing";
     for (file, status, problem) in [
         ("/no/such/file", 127, missing),
@@ -154,7 +153,7 @@ fn runs_in_an_image_with_nothing_in_it_as_any_user_on_a_read_only_root() {
     let pod = Pod::new();
     let root = pod.outside("root");
     fs::create_dir_all(root.join("workspace")).unwrap();
-    fs::copy(shim(), root.join("shim")).unwrap();
+    copy_shim(&root.join("shim"));
     let script = r#"
         mount --bind "$0" "$0" && mount -o remount,bind,ro "$0" && mount -t tmpfs -o mode=777 tmpfs "$0/workspace" &&
         { chroot --userspec=1234:1234 "$0" /shim agent --standalone --jobs a --agent-binary /shim & } &&
