@@ -94,7 +94,7 @@ impl Entry {
         if self.wanted {
             return Some(Timestamp::MIN);
         }
-        let acquired = self.remote.filter(|remote| remote.state.in_short() == RemoteState::Acquired)?;
+        let acquired = self.remote.filter(|remote| remote.state.is_acquired())?;
         acquired.asked_at.checked_add(LEASE).ok()
     }
 }

@@ -80,6 +80,11 @@ impl RemoteState {
         if self == Self::Canceling { Self::Acquired } else { self }
     }
 
+    /// Whether an agent has the job, and it has not ended.
+    pub fn is_acquired(self) -> bool {
+        self.in_short() == Self::Acquired
+    }
+
     /// Whether the job has ended for good.
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Finished | Self::Canceled | Self::TimedOut | Self::NeverRan)

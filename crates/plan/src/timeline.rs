@@ -12,7 +12,6 @@ use crate::{
     decide::Observed,
     decide::conditions::{ACQUIRED, SCHEDULED},
     facts::PodFacts,
-    remote::RemoteState,
 };
 
 /// How much later than its time on record something may have happened.
@@ -86,10 +85,7 @@ impl Witnessed {
         let pod = seen.pod.as_ref();
         note(&mut self.placed, pod.is_some_and(|pod| pod.node.is_some()));
         note(&mut self.started, pod.is_some_and(PodFacts::all_started));
-        note(
-            &mut self.acquired,
-            seen.remote.is_some_and(|remote| remote.state.in_short() == RemoteState::Acquired),
-        );
+        note(&mut self.acquired, seen.remote.is_some_and(|remote| remote.state.is_acquired()));
     }
 
     fn of(&self, milestone: Milestone) -> Option<Timestamp> {

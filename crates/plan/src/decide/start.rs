@@ -25,7 +25,7 @@ const HINDRANCE: SignedDuration = SignedDuration::from_secs(10);
 const SLOW: SignedDuration = SignedDuration::from_mins(1);
 
 pub(super) fn decide(case: &Case<'_>, facts: &PodFacts) -> Decision {
-    let acquired = case.seen.remote.filter(|remote| remote.state.in_short() == RemoteState::Acquired);
+    let acquired = case.seen.remote.filter(|remote| remote.state.is_acquired());
     if let Some(decision) = acquired.is_none().then(|| give_up(case, facts)).flatten() {
         return decision;
     }

@@ -13,7 +13,7 @@ use bk_plan::{
     decide::{Action, Decision, Observed, decide, not_created, outrun},
     facts::PodFacts,
     recall::{Creation, Recall},
-    remote::{Remote, RemoteState},
+    remote::Remote,
     surroundings::Surroundings,
     verdicts::{self, Blocker},
 };
@@ -544,11 +544,7 @@ impl World {
 
     /// A job that an agent has is asked about from time to time.
     pub(crate) fn renew(&mut self, process: u32) {
-        let acquired = self
-            .operator
-            .states
-            .remote
-            .is_some_and(|remote| remote.state.in_short() == RemoteState::Acquired);
+        let acquired = self.operator.states.remote.is_some_and(|remote| remote.state.is_acquired());
         if !self.operator.down && self.operator.process == process && acquired {
             self.question(process);
             self.after(LEASE, Event::Renew(process));
@@ -576,7 +572,7 @@ impl World {
             return;
         }
         let before = self.operator.states.remote.replace(word).map(|before| before.state);
-        if before != Some(word.state) && word.state.in_short() == RemoteState::Acquired {
+        if before != Some(word.state) && word.state.is_acquired() {
             self.after(LEASE, Event::Renew(process));
         }
         if std::mem::take(&mut self.operator.states.is_new) || before != Some(word.state) {
